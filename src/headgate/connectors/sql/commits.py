@@ -301,6 +301,9 @@ def _write(cursor: Any, statement: str, batches: Iterable[Sequence[Any]]) -> Non
 def _commits_by_itself(connection: Connection) -> bool:
     if getattr(connection, "autocommit", None) is True:
         return True
+    asked = getattr(connection, "get_autocommit", None)  # of MySQL's and MariaDB's modules
+    if callable(asked) and asked():
+        return True
     kind = type(connection)
     is_sqlite = kind.__module__ == "sqlite3"
     return is_sqlite and connection.isolation_level is None and not _has_transactions(connection)
