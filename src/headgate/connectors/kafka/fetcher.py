@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import groupby
-from operator import attrgetter, methodcaller
+from operator import methodcaller
 from typing import Any, Final
 
 from headgate.base.errors import ConnectorError, KafkaUnready, OffsetsLost
@@ -124,6 +124,8 @@ class KafkaFetcher:
         self._buffers: dict[tuple[str, int], PartitionBuffer] = {}
         self._reading: set[KafkaTopicPartition] = set()
         """What is assigned to the consumer; only the thread looks at it."""
+        self._topics = 0
+        """Of how many topics that is."""
         self._gone: list[KafkaTopicPartition] = []
         self._commits: dict[KafkaTopicPartition, int] = {}
         self._committing = 0
@@ -265,13 +267,15 @@ class KafkaFetcher:
             return
         if len(self._reading) == 1:
             yield (messages[0].topic(), messages[0].partition()), messages
-        elif len(set(map(_TOPIC, self._reading))) == 1:
-            topic = messages[0].topic()
-            for partition, run in groupby(messages, _PARTITION):
-                yield (topic, partition), list(run)
-        else:
-            for where, run in groupby(messages, _where):
-                yield where, list(run)
+            return
+        for partition, run in groupby(messages, _PARTITION):
+            batch = list(run)
+            topics = set(map(_TOPIC, batch)) if self._topics > 1 else {batch[0].topic()}
+            if len(topics) == 1:
+                yield (topics.pop(), partition), batch
+            else:
+                for topic, part in groupby(batch, _TOPIC):
+                    yield (topic, partition), list(part)
 
     def _failed(self, message: Any) -> None:
         """A message that brings an error, of a partition or of all."""
@@ -318,11 +322,13 @@ class KafkaFetcher:
             for buffer in new:
                 buffer.assigned = True
             starts = [(buffer.where, buffer.next_offset) for buffer in new]
+        if gone or starts:
+            self._reading -= set(gone)
+            self._reading.update(where for where, _ in starts)
+            self._topics = len({where.topic for where in self._reading})
         if gone:
-            self._reading.difference_update(gone)
             self._consumer.incremental_unassign(self._positions((where, 0) for where in gone))
         if starts:
-            self._reading.update(where for where, _ in starts)
             for topic in {where.topic for where, offset in starts if offset == BEGINNING}:
                 self._learn_leaders(topic)
             self._consumer.incremental_assign(self._positions(starts))
@@ -411,9 +417,5 @@ def _nobody() -> None:
     """Nobody is to be woken yet."""
 
 
-def _where(message: Any) -> tuple[str, int]:
-    return message.topic(), message.partition()
-
-
-_TOPIC: Final = attrgetter("topic")
+_TOPIC: Final = methodcaller("topic")
 _PARTITION: Final = methodcaller("partition")
