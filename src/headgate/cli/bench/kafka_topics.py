@@ -28,7 +28,8 @@ KEPT: Final = 80_000
 RATE: Final = 300_000
 """About so many records a second are expected."""
 TEXT: Final = "%032d"
-BATCH: Final = 10_000
+BATCH: Final = 500
+"""Of the plain loop, at its best: the garbage collector does not begin to look at so few."""
 _QUICK: Final = {"fetch.wait.max.ms": 10, "fetch.queue.backoff.ms": 10}
 """For both; the mock lets an empty fetch wait for its whole time."""
 

