@@ -46,11 +46,11 @@ def kafka_section(seconds: float) -> dict[str, Any]:
     topics = max(1, round(seconds * RATE / (PARTITIONS * KEPT)))
     names = [f"bench-{number}" for number in range(topics)]
     records = topics * PARTITIONS * KEPT
-    with mock_brokers(names) as servers:
+    with mock_brokers(names, KEPT) as servers:
         _job_round(servers, names[:1], PARTITIONS * KEPT)
         plain, jobs = [], []
         for _ in range(ROUNDS):
-            plain.append(_plain_round(servers, names, records))
+            plain.append(plain_round(servers, names, records))
             jobs.append(_job_round(servers, names, records))
     rates = [[records / run.elapsed_s for run in runs] for runs in (jobs, plain)]
     cpus = [median(run.cpu_s for run in runs) for runs in (jobs, plain)]
@@ -72,9 +72,9 @@ class Round(NamedTuple):
 
 
 @contextmanager
-def mock_brokers(topics: list[str]) -> Iterator[str]:
-    """The address of brokers whose topics are full; they end with the block."""
-    code = f"from {__name__} import serve_topics; serve_topics({topics!r})"
+def mock_brokers(topics: list[str], each: int) -> Iterator[str]:
+    """The address of brokers with so many records in each partition; they end with the block."""
+    code = f"from {__name__} import serve_topics; serve_topics({topics!r}, {each})"
     with subprocess.Popen(
         [sys.executable, "-c", code],
         stdin=subprocess.PIPE,
@@ -91,11 +91,11 @@ def mock_brokers(topics: list[str]) -> Iterator[str]:
             process.stdin.close()
 
 
-def serve_topics(topics: list[str]) -> None:
+def serve_topics(topics: list[str], each: int) -> None:
     """Fill the topics, print the address, and stay until the input ends."""
     producer = kafka("bench sources").Producer({"test.mock.num.brokers": 1, "linger.ms": 20})
     for topic in topics:
-        for number in range(PARTITIONS * KEPT):
+        for number in range(PARTITIONS * each):
             partition = number % PARTITIONS
             while True:
                 try:
@@ -110,7 +110,7 @@ def serve_topics(topics: list[str]) -> None:
     sys.stdin.read()
 
 
-def _plain_round(servers: str, topics: list[str], records: int) -> Round:
+def plain_round(servers: str, topics: list[str], records: int) -> Round:
     client = kafka("bench sources")
     config = {"bootstrap.servers": servers, "group.id": "plain", "enable.auto.commit": False}
     consumer = client.Consumer({**config, **_QUICK})

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from headgate.cli.bench.kafka_topics import MEANINGS as KAFKA_MEANINGS
+from headgate.cli.bench.kafka_topics import kafka_section
 from headgate.cli.bench.measured_job import ReportingSink, bench_environment
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
@@ -37,6 +39,7 @@ MEANINGS: Final = {
     "polled_p50_ms": "the same, looking every 10 ms",
     "polled_p99_ms": "",
     "polled_idle_cpu_percent": "",
+    **KAFKA_MEANINGS,
 }
 
 
@@ -63,7 +66,7 @@ def idle_section(seconds: float) -> dict[str, Any]:
 
 
 SECTIONS: Final[Mapping[str, Callable[[float], dict[str, Any]]]] = MappingProxyType(
-    {"idle": idle_section}
+    {"idle": idle_section, "kafka": kafka_section}
 )
 
 

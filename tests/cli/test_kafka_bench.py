@@ -1,0 +1,23 @@
+"""The parts of the section ``kafka`` of ``bench sources`` that need no Spark."""
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+
+from headgate.cli.bench.kafka_topics import PARTITIONS, TextMeter, mock_brokers, plain_round
+
+
+def test_the_plain_loop_reads_all_that_the_brokers_have() -> None:
+    with mock_brokers(["first", "second"], 30) as servers:
+        found = plain_round(servers, ["first", "second"], 2 * PARTITIONS * 30)
+    assert found.elapsed_s > 0
+    assert found.cpu_s > 0
+
+
+def test_texts_are_counted_from_the_first_to_the_last() -> None:
+    meter = TextMeter()
+    meter.take(["a", "b"])
+    meter.take(["c"])
+    report = meter.report()
+    assert report["records"] == 3
+    assert report["round"][0] > 0
