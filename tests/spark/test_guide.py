@@ -32,6 +32,7 @@ PAGES = (
     "docs/types.md",
     "docs/batch.md",
     "docs/coming-from-pyflink.md",
+    "docs/connectors/kafka.md",
 )
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
