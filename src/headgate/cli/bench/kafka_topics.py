@@ -74,7 +74,8 @@ class Round(NamedTuple):
 @contextmanager
 def mock_brokers(topics: list[str], each: int) -> Iterator[str]:
     """The address of brokers with so many records in each partition; they end with the block."""
-    code = f"from {__name__} import serve_topics; serve_topics({topics!r}, {each})"
+    serve = serve_topics.__name__
+    code = f"from {__name__} import {serve}; {serve}({topics!r}, {each})"
     with subprocess.Popen(
         [sys.executable, "-c", code],
         stdin=subprocess.PIPE,
