@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         KeyedBroadcastProcessFunction,
     )
     from headgate.functions.context import RuntimeContext
+    from headgate.functions.error_policy import DeadLetter, ErrorPolicy
     from headgate.functions.function import (
         CoFlatMapFunction,
         CoMapFunction,
@@ -73,7 +74,9 @@ __all__ = [
     "CoProcessFunction",
     "Configuration",
     "DataStream",
+    "DeadLetter",
     "Duration",
+    "ErrorPolicy",
     "EventTimeSessionWindows",
     "FilterFunction",
     "FlatMapFunction",

@@ -1,5 +1,6 @@
 """Programs whose functions fail for some records: what comes out, and what becomes dead letters."""
 
+import asyncio
 import logging
 from typing import Any
 
@@ -12,12 +13,14 @@ from headgate.common import Configuration, Row, Time, Types
 from headgate.datastream import (
     AsyncDataStream,
     AsyncFunction,
+    AsyncRetryStrategy,
     DataStream,
     DeadLetter,
     ErrorPolicy,
     FailedWindow,
     KeyedProcessFunction,
     OutputTag,
+    async_retry_predicates,
 )
 from headgate.datastream.window import TumblingEventTimeWindows
 from tests.semantics.lab import Lab, first
@@ -152,6 +155,36 @@ def test_asynchronous_calls_leave_out_what_fails(lab: Lab, ordered: bool) -> Non
     records, letters = both(lab, stream)
     assert (records if ordered else sorted(records)) == list(range(1, 20, 2))
     assert sorted(letter.record for letter in letters) == list(range(0, 20, 2))
+
+
+class Slow(AsyncFunction[int, int]):
+    """2 never answers in time, 3 fails as often as it is tried."""
+
+    async def async_invoke(self, value: int) -> list[int]:
+        if value == 2:
+            await asyncio.sleep(60)
+        if value == 3:
+            raise ConnectionError("refused")
+        return [value]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_timeouts_and_retries_that_are_used_up_are_failures_of_their_record(
+    lab: Lab, ordered: bool
+) -> None:
+    way = AsyncDataStream
+    wait = way.ordered_wait_with_retry if ordered else way.unordered_wait_with_retry
+    retry = AsyncRetryStrategy.fixed_delay(
+        2, 1, exception_predicate=async_retry_predicates.has_exception_predicate
+    )
+    lab.env.set_parallelism(1)
+    stream = wait(lab.read(1, 2, 3, 4), Slow(), Time.milliseconds(200), retry)
+    records, letters = both(lab, stream.on_error(LETTERS))
+    assert (records if ordered else sorted(records)) == [1, 4]
+    assert {(letter.record, letter.error_class) for letter in letters} == {
+        (2, "TimeoutError"),
+        (3, "ConnectionError"),
+    }
 
 
 def test_a_sink_has_dead_letters_too(lab: Lab) -> None:

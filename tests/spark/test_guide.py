@@ -29,6 +29,7 @@ PAGES = (
     "docs/windows.md",
     "docs/two-streams.md",
     "docs/async-io.md",
+    "docs/errors.md",
     "docs/types.md",
     "docs/batch.md",
     "docs/coming-from-pyflink.md",

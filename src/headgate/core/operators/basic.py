@@ -16,7 +16,12 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import Emission
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.outputs import select
-from headgate.core.chain.record_failures import FailureStreak, attempt, without
+from headgate.core.chain.record_failures import (
+    FailureStreak,
+    attempt,
+    bundle_without,
+    without,
+)
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction, iterable
 from headgate.core.state.cursor import Cursor
 
@@ -125,15 +130,23 @@ class FilterOperator(FunctionOperator):
         """The same; a record that fails is left out."""
         bundle, visited = self.visited_on(bundle)
         call = self._call
-        keep = _as_is if self._emission.passes_as_is(bundle.records) else own
-        found, failed = attempt(
-            visited,
-            lambda records: (keep(record) if call(record) else _DROPPED for record in records),
-            bundle,
-            self._streak,
-        )
-        times = None if bundle.timestamps is None else without(bundle.timestamps, failed)
-        selected = select(Bundle(found, times), [record is not _DROPPED for record in found])
+        if self._emission.passes_as_is(bundle.records):
+            verdicts, failed = attempt(
+                visited,
+                lambda records: (call(record) for record in records),
+                bundle,
+                self._streak,
+            )
+            selected = select(bundle_without(bundle, failed) if failed else bundle, verdicts)
+        else:
+            found, failed = attempt(
+                visited,
+                lambda records: (own(record) if call(record) else _DROPPED for record in records),
+                bundle,
+                self._streak,
+            )
+            times = None if bundle.timestamps is None else without(bundle.timestamps, failed)
+            selected = select(Bundle(found, times), [record is not _DROPPED for record in found])
         if selected.records:
             self.output.collect(selected)
 
@@ -193,10 +206,6 @@ class FlatMapOperator(FunctionOperator):
             self._streak.ended(bundle)
         if results:
             self.output.collect(Bundle(results, times))
-
-
-def _as_is(record: Record) -> Record:
-    return record
 
 
 _DROPPED: Final = object()

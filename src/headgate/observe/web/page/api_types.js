@@ -11,7 +11,8 @@
  * @typedef {{
  *   id: string, name: string, parallelism: number, "max-parallelism": number,
  *   "slot-sharing-group": string, status: string, "is-source": boolean,
- *   operators: {name: string, "records-in": number, "records-out": number}[],
+ *   operators: {name: string, "records-in": number, "records-out": number,
+ *     "records-skipped": number, "dead-letters": number}[],
  *   tasks: Record<string, number>, column: number, row: number, metrics: Totals, rates: Rates,
  *   busy: number, backpressured: number, idle: number, "soft-backpressured": number,
  *   "hard-backpressured": number, "max-busy": number, "max-backpressured": number, cpu: number,

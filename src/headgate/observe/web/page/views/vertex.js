@@ -117,7 +117,7 @@ export class VertexView {
     );
     const chain = vertex.operators.map(
       ({ name, ...counts }) =>
-        `${name} (${exact(counts["records-in"])} in, ${exact(counts["records-out"])} out)`,
+        `${name} (${exact(counts["records-in"])} in, ${exact(counts["records-out"])} out${leftOut(counts)})`,
     );
     if (vertex.operators.length !== this.operators.childElementCount) {
       replace(this.operators, ...chain.map(() => h("li")));
@@ -173,4 +173,16 @@ export function makeSubtaskField({ job, vertex, subtask }, onChanged) {
     onChanged();
   });
   return h("label", {}, `Subtask (0 to ${parallelism - 1}) `, input);
+}
+
+/**
+ * What an operator has failed for and not passed on; nothing if there was nothing.
+ * @param {{"records-skipped"?: number, "dead-letters"?: number}} counts
+ */
+function leftOut(counts) {
+  const { "records-skipped": skipped = 0, "dead-letters": letters = 0 } = counts;
+  return (
+    (skipped ? `, ${exact(skipped)} skipped` : "") +
+    (letters ? `, ${exact(letters)} dead letters` : "")
+  );
 }
