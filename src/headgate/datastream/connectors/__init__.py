@@ -32,9 +32,11 @@ from headgate.functions.source import Source, SplitLag, SplitReader
 
 if TYPE_CHECKING:
     from headgate.connectors.delta.sink import DeltaSink
+    from headgate.connectors.delta.source import DeltaSource
     from headgate.connectors.files.parquet import ParquetSink
     from headgate.connectors.files.parquet_source import ParquetSource
     from headgate.connectors.iceberg.sink import IcebergSink
+    from headgate.connectors.iceberg.source import IcebergSource
     from headgate.connectors.kafka.serialization import KafkaRecordSerializationSchema
     from headgate.connectors.kafka.sink import KafkaSink
     from headgate.connectors.kafka.source import KafkaSource
@@ -53,10 +55,12 @@ __all__ = [
     "DbApiSink",
     "DeliveryGuarantee",
     "DeltaSink",
+    "DeltaSource",
     "DiscardSink",
     "FileSink",
     "FileSource",
     "IcebergSink",
+    "IcebergSource",
     "JsonLinesSink",
     "JsonLinesSource",
     "KafkaRecordSerializationSchema",
@@ -84,7 +88,9 @@ __all__ = [
 
 _LAZY = {
     "DeltaSink": "headgate.connectors.delta.sink",
+    "DeltaSource": "headgate.connectors.delta.source",
     "IcebergSink": "headgate.connectors.iceberg.sink",
+    "IcebergSource": "headgate.connectors.iceberg.source",
     "KafkaRecordSerializationSchema": "headgate.connectors.kafka.serialization",
     "KafkaSink": "headgate.connectors.kafka.sink",
     "KafkaSource": "headgate.connectors.kafka.source",
