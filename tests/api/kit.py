@@ -24,6 +24,7 @@ from headgate.core.chain.operator import Operator, PollResult
 from headgate.core.chain.outputs import typed
 from headgate.core.operators.process import timed
 from headgate.core.operators.source import SourceOperator
+from headgate.core.operators.split_discovery import pickled_splits
 from headgate.functions.context import TaskInfo
 from headgate.functions.function import SourceFunction
 from headgate.functions.sink import Sink, SinkWriter
@@ -193,6 +194,9 @@ def _feed(
     graph: StreamGraph, node: StreamNode, operator: Operator, outputs: "dict[int, Kept]"
 ) -> None:
     if isinstance(operator, SourceOperator):
+        if node.discovery is not None:
+            found = node.discovery.create(b"").discover()
+            operator.splits_assigned(pickled_splits(found), False, True)
         while operator.poll() is not PollResult.ENDED:
             pass
     for edge in graph.inputs_of(node.id):

@@ -88,18 +88,26 @@ class ShelfEnumerator(SplitEnumerator):
 
 
 class ShelfReader(SplitReader):
-    """A split that begins with ``slow`` waits at its end until there is a file ``go on``."""
+    """The end of a split with ``slow`` or ``quiet`` in its name waits for a file ``go on``.
+
+    A slow one blocks its task meanwhile. With a file ``fail`` one split fails in the middle.
+    """
 
     def __init__(self, folder: Path, split: str, position: Position) -> None:
         self.lines = (folder / split).read_text().split()
         self.at = position if isinstance(position, int) else 0
-        self.waits = folder.parent / "go on" if split.startswith("slow") else None
+        self.beside = folder.parent
+        self.is_slow, self.is_quiet = "slow" in split, "quiet" in split
 
     def poll(self, limit: int) -> list[str] | None:
         if self.at >= len(self.lines):
-            while self.waits is not None and not self.waits.exists():
+            go_on = self.beside / "go on"
+            while self.is_slow and not go_on.exists():
                 time.sleep(0.005)
-            return None
+            return [] if self.is_quiet and not go_on.exists() else None
+        if self.at > 10 and (self.beside / "fail").exists():
+            (self.beside / "fail").unlink(missing_ok=True)
+            raise OSError("a book has fallen down")
         found = self.lines[self.at : self.at + 10]
         self.at += len(found)
         time.sleep(0.0005)
@@ -107,6 +115,36 @@ class ShelfReader(SplitReader):
 
     def position(self) -> Position:
         return self.at
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Singles(Source):
+    """Each split is a number, and its only record; all of them are there from the start."""
+
+    finds_more: bool | None = True
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def splits(self, parallelism: int) -> Sequence[object]:
+        return range(self.count)
+
+    def open(self, split: object, position: Position, context: ConnectorContext) -> SplitReader:
+        return SingleReader(split, position)
+
+
+class SingleReader(SplitReader):
+    def __init__(self, number: object, position: Position) -> None:
+        self.left = [] if position else [number]
+
+    def poll(self, limit: int) -> list[object] | None:
+        found, self.left = self.left, []
+        return found or None
+
+    def position(self) -> Position:
+        return not self.left
 
     def close(self) -> None:
         """Nothing is open."""
@@ -137,16 +175,16 @@ def notes(folder: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def shelf_job(source: Source, out: Path, parallelism: int = 2, sinks: int = 1) -> JobGraph:
+def shelf_job(source: Source, out: Path, parallelism: int = 2, batch: bool = False) -> JobGraph:
     """Source, and files that hold each record once."""
     splits, discovery = find_splits(source, "shelf", parallelism)
     make = partial(SourceOperator, source, splits, assigned=discovery is not None)
     sink = partial(TwoPhaseSinkOperator, TextFileSink(out))
-    graph = StreamGraph("shelf", buffer_timeout_ms=5)
+    graph = StreamGraph("shelf", batch=batch, buffer_timeout_ms=5)
     graph.nodes[1] = StreamNode(
         1, "shelf", NodeKind.SOURCE, make, parallelism, uid="shelf", discovery=discovery
     )
-    graph.nodes[2] = StreamNode(2, "files", NodeKind.SINK, sink, sinks, uid="files")
+    graph.nodes[2] = StreamNode(2, "files", NodeKind.SINK, sink, 1, uid="files")
     graph.edges.append(StreamEdge(1, 2, 0, ships.rebalance()))
     return build_job_graph(graph)
 
@@ -189,6 +227,7 @@ class ShelfJob:
         server = end.enter_context(ControlServer(times=times))
         self.threads = Threads()
         end.callback(self.threads.join)
+        end.callback((folder / "go on").touch)  # nothing blocks a task manager that is to leave
         about = {"execution.checkpointing.dir": str(folder / "checkpoints"), INTERVAL: "20 ms"}
         self.job = Job(server, graph, **{**about, **settings})
         end.callback(self.job.close)

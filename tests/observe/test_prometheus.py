@@ -114,6 +114,7 @@ def rich_figures(vertex: int, subtask: int, channels: int = 2) -> TaskFigures:
         latency=LatencyFigures((1, 2) + (0,) * 13 + (1,), 70_005.0),
         state_bytes=1_000,
         splits=1,
+        unassigned_splits=2,
         lag_records=30,
         lag_bytes=300,
         lag_ms=2_000.0 + subtask,
@@ -205,6 +206,7 @@ def test_names_have_base_units_and_counters_their_suffix() -> None:
         "headgate_checkpoints_pending",
         "headgate_output_pool_buffers_used",
         "headgate_source_splits",
+        "headgate_source_unassigned_splits",
         "headgate_taskmanager_network_buffers_available",
     }
     names = all_names()

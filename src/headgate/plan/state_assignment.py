@@ -6,6 +6,7 @@ silence. A vertex that had finished is not run again. A vertex that had finished
 without its finished tasks if it is unchanged, and in full otherwise.
 """
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from headgate.base.errors import (
     RestoreRefused,
     StateUnclaimed,
 )
+from headgate.core.operators.split_discovery import dealt_state
 from headgate.core.state.keys import groups_of
 from headgate.plan.execution_graph import Wiring, task_id
 from headgate.plan.in_flight_assignment import InFlightAssignment, restore_in_flight
@@ -43,6 +45,11 @@ def restore(
     _check_places(recorded, graph)
     _check_claims(recorded, graph, ignores_unclaimed)
     finished = _finished(recorded, graph)
+    dealt = {
+        state.uid: _inline(dealt_state(state))
+        for state in metadata.sources
+        if state.uid not in _assigned_uids(graph)
+    }
     in_flight = InFlightAssignment() if without_in_flight else restore_in_flight(recorded, graph)
     restores: dict[str, TaskRestore] = {}
     for vertex in graph.vertices:
@@ -52,7 +59,7 @@ def restore(
             restores[task] = TaskRestore(
                 task=task,
                 checkpoint=metadata.checkpoint,
-                operators=_operators(recorded, vertex, subtask),
+                operators=_operators(recorded, vertex, subtask, dealt),
                 channels=tuple(in_flight.channels.get(task, ())),
                 reassigned=tuple(in_flight.reassigned.get(task, ())),
                 finished=finished[task],
@@ -168,9 +175,19 @@ def _producers(graph: JobGraph, vertex: JobVertex, subtask: int) -> list[str]:
 # What each operator gets.
 
 
+def _assigned_uids(graph: JobGraph) -> list[str]:
+    """Of sources whose splits the driver hands out while the job runs."""
+    return [graph.vertices[vertex].chain.operators[0].uid for vertex in graph.discoveries]
+
+
+def _inline(data: bytes) -> Piece:
+    return Piece("", 0, len(data), zlib.crc32(data), data)
+
+
 def _operators(
-    recorded: RecordedJob, vertex: JobVertex, subtask: int
+    recorded: RecordedJob, vertex: JobVertex, subtask: int, dealt: Mapping[str, Piece]
 ) -> tuple[OperatorRestore, ...]:
+    """``dealt``: splits that the driver held of sources whose tasks now get all at the start."""
     found: list[OperatorRestore] = []
     for spec in vertex.chain.operators:
         operator = recorded.operators.get(spec.uid)
@@ -184,7 +201,12 @@ def _operators(
                 keyed=_keyed(recorded, operator, own),
                 databases=_databases(operator, own),
                 plain=_plain(operator, subtask, vertex.parallelism),
-                source=_all(tuple(state.source for state in operator.states)),
+                source=_all(
+                    (
+                        *(state.source for state in operator.states),
+                        *((dealt[spec.uid],) if spec.uid in dealt else ()),
+                    )
+                ),
                 sinks=tuple(
                     state.sink
                     for old, state in enumerate(operator.states)

@@ -5,10 +5,15 @@ draw otherwise one day, one of the next ones does.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
+from headgate.base.checkpoints import SourceState
+from headgate.base.messages import SplitsAssigned
 from headgate.control.checkpoint_history import CheckpointHistory
+from headgate.control.effects import Send
+from headgate.control.split_assignment import PlannedSource, SplitAssignment
 from headgate.core.chain.operator import Operator
 from headgate.core.checkpoint.inputs import CheckpointedInputs
 from headgate.core.egress.writer import RecordWriter
@@ -18,6 +23,7 @@ from headgate.core.operators.source import SourceOperator
 from headgate.core.task import task as task_module
 from headgate.core.task.ending import TaskEnding
 from headgate.core.task.inputs import NetworkInput
+from headgate.sim.jobs.driver import SimDriver
 from headgate.sim.jobs.recovery_world import simulate_recovery
 from headgate.sim.world import RunFailed
 
@@ -98,6 +104,44 @@ def the_newest_checkpoint_is_dropped(patch: Patch) -> None:
     patch.setattr(CheckpointHistory, "completed", completed)
 
 
+def triggers_overtake_splits(patch: Patch) -> None:
+    real = SimDriver._send
+
+    def send(driver: SimDriver, order: Send) -> None:
+        if not isinstance(order.message, SplitsAssigned):
+            real(driver, order)
+            return
+        manager = driver._manager(order.slot)
+        manager.worker.later(100.0, "splits on another line", partial(manager.receive, order))
+
+    patch.setattr(SimDriver, "_send", send)
+
+
+def splits_are_sent_between_the_state_of_the_driver_and_the_triggers(patch: Patch) -> None:
+    real, before = SplitAssignment._hand_out, {}
+
+    def hand_out(splits: SplitAssignment) -> object:
+        before[splits] = tuple(splits._unassigned)
+        return real(splits)
+
+    def state(splits: SplitAssignment) -> SourceState:
+        source, unassigned = splits.source, before.get(splits, tuple(splits._unassigned))
+        return SourceState(source.uid, source.name, splits._position, unassigned)
+
+    patch.setattr(SplitAssignment, "_hand_out", hand_out)
+    patch.setattr(SplitAssignment, "state", state)
+
+
+def the_splits_of_the_driver_are_not_restored(patch: Patch) -> None:
+    real = SplitAssignment.__init__
+
+    def init(splits: SplitAssignment, run: str, source: PlannedSource) -> None:
+        real(splits, run, source)
+        splits._unassigned.clear()
+
+    patch.setattr(SplitAssignment, "__init__", init)
+
+
 MUCH, LITTLE = "committed too much", "has not committed"
 STUCK = "does not go on"
 BROKEN = ("ElementBroken", "ElementTooLarge", "middle of an element", LITTLE)
@@ -112,6 +156,9 @@ BUGS = {
     a_sink_commits_too_early: (0, ("is committed before",)),
     a_sink_does_not_commit_what_was_prepared: (21, (LITTLE,)),
     a_task_ends_before_its_last_checkpoint: (0, (LITTLE,)),
+    triggers_overtake_splits: (31, (LITTLE,)),
+    splits_are_sent_between_the_state_of_the_driver_and_the_triggers: (31, (MUCH, "came after")),
+    the_splits_of_the_driver_are_not_restored: (31, (LITTLE,)),
     the_newest_checkpoint_is_dropped: (2, ("is committed before", "is not as it was written")),
 }
 

@@ -7,17 +7,21 @@ is refused, as ``assign_splits`` does for splits that are dealt out at the start
 
 import pickle
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
+from typing import Final
 
-from headgate.base.checkpoints import SplitData
+from headgate.base.checkpoints import SourceState, SplitData
 from headgate.base.errors import StateBroken, raise_user_error
 from headgate.core.operators.source_splits import (
     IdentifiedSplit,
+    SplitProgress,
     check_same_cut,
     identify_splits,
     marks_of,
     unpickled,
+    write_splits,
 )
 from headgate.functions.source import Position, Source, SplitEnumerator
 
@@ -78,7 +82,24 @@ def find_splits(
         splits = tuple(source.splits(parallelism))
     except (Exception, SystemExit) as error:
         raise_user_error(error, operator, doing)
-    return splits, None
+    listed = _listed(source, splits, parallelism)
+    if listed is None:
+        return splits, None
+    return (), SplitDiscovery(source, operator, parallelism, listed)
+
+
+def _listed(
+    source: Source, splits: tuple[object, ...], parallelism: int
+) -> tuple[IdentifiedSplit, ...] | None:
+    """The splits, if they are to be handed out by demand; None: they are dealt out."""
+    ends = getattr(source, "splits_end", source.bounded)
+    cuts_only = getattr(source, "finds_more", None) is False
+    if not (ends and source.bounded) or cuts_only or len(splits) <= parallelism:
+        return None
+    try:
+        return tuple(identify_splits(splits, kept_bytes=inf))
+    except StateBroken:  # they travel with the code, in which more can be pickled
+        return None
 
 
 class ListedSplits(SplitEnumerator):
@@ -91,11 +112,10 @@ class ListedSplits(SplitEnumerator):
         finds_more: bool | None,
         position: Position,
     ) -> None:
-        before, marks = position if isinstance(position, tuple) else (parallelism, b"")
         self._listed = listed
         self._parallelism = parallelism
         self._finds_more = finds_more
-        self._before = before
+        self._before, marks = _listed_position(position) or (parallelism, b"")
         self._known = dict.fromkeys(marks_of(marks))
 
     def discover(self) -> Sequence[object]:
@@ -106,7 +126,26 @@ class ListedSplits(SplitEnumerator):
         return new
 
     def position(self) -> Position:
-        return self._parallelism, b"".join(self._known)
+        return _LISTED, self._parallelism, b"".join(self._known)
+
+
+_LISTED: Final = "listed"
+
+
+def _listed_position(position: Position) -> tuple[int, bytes] | None:
+    """How many tasks there were, and the marks of all splits that any run has known."""
+    if isinstance(position, tuple) and len(position) == 3 and position[0] == _LISTED:
+        return position[1], position[2]
+    return None
+
+
+def dealt_state(state: SourceState) -> bytes:
+    """What the driver held of a source, as if a task had, for tasks that get all splits at once."""
+    listed = None
+    with suppress(StateBroken):  # of an enumerator whose classes are gone
+        listed = _listed_position(unpickled(state.position, "a position"))
+    rows = [SplitProgress(IdentifiedSplit(None, split.mark, split.data)) for split in state.splits]
+    return write_splits(rows, b"" if listed is None else listed[1])
 
 
 def pickled_splits(found: Sequence[object]) -> list[SplitData]:

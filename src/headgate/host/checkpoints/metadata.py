@@ -1,8 +1,8 @@
 """The metadata file of a checkpoint: its bytes, and the key that signs it.
 
-A header (magic, version, length, checksum of all else), in version 2 a signature, then the metadata
-as msgpack. Law: what is decoded is what was encoded; bytes that were cut or changed, or that
-another version wrote, are refused. With a key, nothing is decoded that was not signed with it.
+A header (magic, version, length, checksum of all else), in versions 2 and 4 a signature, then the
+metadata as msgpack. Law: what is decoded is what was encoded; bytes that were cut or changed, or
+that another version wrote, are refused. With a key, only what was signed with it is decoded.
 
 Only the driver has the key. Tasks report the digest of everything they write; the driver puts the
 digests into the metadata and signs that. A driver that restores checks the signature before it
@@ -40,7 +40,10 @@ _DOMAIN: Final = b"headgate checkpoint metadata\0"
 
 SIGNED_VERSION: Final = 2
 """``METADATA_VERSION`` with a signature."""
+SOURCES: Final = 2
+"""Added to the version if the driver holds splits: a Headgate that would lose them refuses it."""
 
+_SIGNED: Final = (SIGNED_VERSION, SIGNED_VERSION + SOURCES)
 _MAGIC: Final = b"HgCk"
 _HEADER: Final = struct.Struct("<4sHQ")
 _CHECKSUM: Final = struct.Struct("<I")
@@ -110,6 +113,7 @@ def _read_key(path: str) -> bytes:
 def encode_metadata(metadata: Metadata, signing: CheckpointKey | None = None) -> bytes:
     body = msgspec.msgpack.encode(metadata)
     version = METADATA_VERSION if signing is None else SIGNED_VERSION
+    version += SOURCES if metadata.sources else 0
     header = _HEADER.pack(_MAGIC, version, len(body))
     signature = b"" if signing is None else signing.sign(header, body)
     return b"".join([header, _checksum(header, signature, body), signature, body])
@@ -123,17 +127,17 @@ def decode_metadata(path: str, data: bytes, signing: CheckpointKey | None = None
     magic, version, length = _HEADER.unpack_from(data)
     if magic != _MAGIC:
         raise CheckpointCorrupt(path, f"is no metadata of a checkpoint: it begins with {magic!r}")
-    middle = start + (SIGNATURE_BYTES if version == SIGNED_VERSION else 0)
+    middle = start + (SIGNATURE_BYTES if version in _SIGNED else 0)
     if len(data) - middle != length:
         raise CheckpointCorrupt(path, f"has {len(data)} bytes instead of {middle + length}")
     header, checksum = data[: _HEADER.size], data[_HEADER.size : start]
     signature, body = data[start:middle], memoryview(data)[middle:]
     if _checksum(header, signature, body) != checksum:
         raise CheckpointCorrupt(path, "was changed: its checksum is wrong")
-    if version not in (METADATA_VERSION, SIGNED_VERSION):
+    if version not in (METADATA_VERSION, METADATA_VERSION + SOURCES, *_SIGNED):
         raise CheckpointCorrupt(
             path,
-            f"has the version {version}, this side reads up to {SIGNED_VERSION}",
+            f"has the version {version}, this side reads up to {SIGNED_VERSION + SOURCES}",
             "restore it with the Headgate that wrote it",
         )
     if signing is not None:

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
+from msgspec import structs
+
 from headgate.base.checkpoints import SplitData
 from headgate.base.errors import HeadgateError, StateBroken, UserFunctionFailed, raise_user_error
 from headgate.base.messages import Failure
@@ -131,9 +133,14 @@ class _EnumeratorThread(threading.Thread):
     def _fail(self, error: BaseException) -> None:
         if self.ended.is_set():
             return
-        if not isinstance(error, HeadgateError):
-            error = UserFunctionFailed(self._source.name, error, "in its enumerator")
-        self._listener.discovery_failed(self._run_name, describe(error))
+        name = self._source.name
+        if isinstance(error, StateBroken):  # it would come again in every attempt
+            failure = describe(StateBroken(f"source {name!r}: {error}"))
+            failure = structs.replace(failure, operator=name, is_final=True)
+        else:
+            is_own = isinstance(error, HeadgateError)
+            failure = describe(error if is_own else UserFunctionFailed(name, error))
+        self._listener.discovery_failed(self._run_name, failure)
 
     def _warn(self, error: BaseException, interval_ms: float) -> None:
         self._failures += 1

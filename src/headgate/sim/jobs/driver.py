@@ -37,6 +37,8 @@ from headgate.control.effects import (
     Warn,
 )
 from headgate.control.job import JobRun
+from headgate.core.operators.split_discovery import pickled_position, pickled_splits
+from headgate.functions.source import SplitEnumerator
 from headgate.sim.clock import Clock
 from headgate.sim.jobs.deployment import SeatedTask
 from headgate.sim.jobs.scenario import JobScenario
@@ -96,6 +98,7 @@ class SimDriver:
         self._seats: dict[str, Seat] = {}
         self._stores: list[StoreCheckpoint] = []
         self._stops: dict[str, Stop] = {}
+        self._enumerators: list[SplitEnumerator] = []
         self._up = [Line() for _ in workers]
         self._down = [Line() for _ in workers]
         self._frozen_ms: dict[int, float] = {}
@@ -270,8 +273,27 @@ class SimDriver:
                 clock.later(self._delay_ms, "planning", self._replan)
             case RunEnded(outcome):
                 self.outcome = outcome
-            case Warn() | AttemptFailed() | StartDiscovery() | EndDiscovery():
+            case StartDiscovery(run, source):
+                position = b"" if source.restored is None else source.restored.position
+                enumerator = source.create(position)
+                self._enumerators.append(enumerator)
+                look = partial(self._discover, run, source.uid, enumerator)
+                clock.later(self._delay_ms, "discovery", look)
+            case EndDiscovery():
+                self._enumerators.clear()
+            case Warn() | AttemptFailed():
                 pass
+
+    def _discover(self, run: str, uid: str, enumerator: SplitEnumerator) -> None:
+        if self.is_gone or enumerator not in self._enumerators:
+            return
+        splits = pickled_splits(enumerator.discover())
+        position, interval_ms = pickled_position(enumerator.position()), enumerator.interval_ms
+        is_last = interval_ms is None
+        self._tell(lambda: self._machine.splits_discovered(run, uid, position, splits, is_last))
+        if interval_ms is not None:
+            look = partial(self._discover, run, uid, enumerator)
+            self._clock.later(interval_ms, "discovery", look)
 
     def _look_at(self, send: Send) -> None:
         message = send.message

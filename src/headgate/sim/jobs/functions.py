@@ -11,6 +11,7 @@ from typing import Final
 from headgate.base.elements import Record
 from headgate.functions.context import ConnectorContext, RuntimeContext, SnapshotMoment
 from headgate.functions.function import OutputTag
+from headgate.functions.source import SplitEnumerator
 from headgate.sim.jobs.records import (
     ATTEMPT_STEP,
     KEY,
@@ -229,10 +230,32 @@ class Numbers:
     def splits(self, parallelism: int) -> Sequence[int]:
         return range(len(self.counts))
 
+    def create_enumerator(self, parallelism: int, position: object) -> "NumbersEnumerator":
+        return NumbersEnumerator(self, position if isinstance(position, int) else 0)
+
     def open(self, split: object, position: object, context: ConnectorContext) -> "NumbersReader":
         assert isinstance(split, int)
         assert position is None or isinstance(position, int)
         return NumbersReader(self, split, position or 0, context)
+
+
+class NumbersEnumerator(SplitEnumerator):
+    """Finds a few splits at a time; its position is how many it has found."""
+
+    def __init__(self, source: Numbers, found: int) -> None:
+        self.interval_ms: int | None = 3
+        self._source = source
+        self._found = found
+        self._random = Random(f"{source.node} {found} {source.run.seed} {source.run.attempt}")
+
+    def discover(self) -> Sequence[int]:
+        last = len(self._source.counts)
+        before, self._found = self._found, min(last, self._found + self._random.randrange(4))
+        self.interval_ms = None if self._found == last else self._random.choice((1, 10, 40))
+        return range(before, self._found)
+
+    def position(self) -> int:
+        return self._found
 
 
 class NumbersReader(Function):

@@ -19,6 +19,7 @@ from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.sinks import SinkOperator, TwoPhaseSinkOperator
 from headgate.core.operators.source import SourceOperator
+from headgate.core.operators.split_discovery import SplitDiscovery
 from headgate.core.operators.two_inputs import CoMapOperator
 from headgate.functions.async_functions import AsyncFunction
 from headgate.functions.sink import Sink, TwoPhaseCommittingSink
@@ -68,6 +69,8 @@ class Taste:
     stamps: bool
     commits: bool = False
     """Sinks commit in two phases, and no operator selects its inputs: checkpoints are taken."""
+    discovers: bool = False
+    """The driver finds the splits of sources while the job runs, and hands them out."""
 
 
 class Draft:
@@ -114,16 +117,30 @@ class Draft:
         counts = tuple(
             random.randint(0, taste.records) for _ in range(parallelism + random.choice((0, 0, 1)))
         )
+        bounded = random.random() < 0.7
+        if taste.discovers:
+            more = Random(f"discovery {self._run.seed} {number}")
+            counts += tuple(more.randrange(taste.records) for _ in range(more.randrange(6)))
+            # A task of an endless source without a split is idle, and what it reads later is late.
+            bounded = bounded or (taste.stamps and not taste.idles)
         source = Numbers(
-            self._run, number, counts, taste.padding, taste.pauses, taste.pause_ms,
-            bounded=random.random() < 0.7,
-        )  # fmt: skip
+            self._run, number, counts, taste.padding, taste.pauses, taste.pause_ms, bounded
+        )
         splits = tuple(source.splits(parallelism))
         items = Counter(item for split in splits for item in items_of_split(source, split))
         made = self._node(
-            "source", lambda: SourceOperator(cast("Source", source), splits), parallelism, [],
-            lambda inputs: {None: items}, NodeKind.SOURCE,
-        )  # fmt: skip
+            "source",
+            lambda: SourceOperator(
+                cast("Source", source), () if taste.discovers else splits, assigned=taste.discovers
+            ),
+            parallelism,
+            [],
+            lambda inputs: {None: items},
+            NodeKind.SOURCE,
+        )
+        if taste.discovers:
+            discovery = SplitDiscovery(cast("Source", source), "source", parallelism)
+            self.graph.nodes[made.node].discovery = discovery
         if taste.stamps:
             self._streams.pop()
             number = len(self.graph.nodes)

@@ -116,7 +116,10 @@ def draw_recovery(seed: int) -> RecoveryScenario:
     )
     run = Run(seed, Book(), NoSeats(), habits, Vault())
     records = random.choice((10, 40, 60))
-    taste = replace(draw_taste(random), batch=False, commits=True, records=records)
+    discovers = Random(f"by demand {seed}").random() < 0.3
+    taste = replace(
+        draw_taste(random), batch=False, commits=True, records=records, discovers=discovers
+    )
     draft = Draft(run, taste, random)
     draft.grow()
     first = plan_job(draft, calm, run, taste, random)

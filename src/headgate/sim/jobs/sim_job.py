@@ -4,12 +4,12 @@ A driver's memory (the recovery and its history) goes with the driver; the next 
 storage holds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 from random import Random
 from typing import Final
 
-from headgate.base.checkpoints import TaskRestore
+from headgate.base.checkpoints import SourceState, TaskRestore
 from headgate.base.errors import ChannelsDiffer
 from headgate.base.messages import CheckpointOrder
 from headgate.control.checkpoint_history import CheckpointHistory
@@ -17,7 +17,12 @@ from headgate.control.deployment import RunPlan
 from headgate.control.effects import StoreCheckpoint
 from headgate.control.recovery import Recovery
 from headgate.control.restarts import FixedDelay
-from headgate.plan.execution_graph import build_execution_graph, checkpointed_job, order_of
+from headgate.plan.execution_graph import (
+    build_execution_graph,
+    checkpointed_job,
+    order_of,
+    planned_sources,
+)
 from headgate.plan.job_graph import JobGraph
 from headgate.plan.state_assignment import restore
 from headgate.sim.clock import Clock
@@ -60,6 +65,7 @@ class SimJob:
         given: Mapping[str, TaskRestore],
         checkpoints: CheckpointOrder | None = None,
         restored: int | None = None,
+        sources: Sequence[SourceState] = (),
     ) -> RunPlan:
         execution = build_execution_graph(graph, "job", self.attempts)
         return RunPlan(
@@ -73,6 +79,7 @@ class SimJob:
             checkpoints=checkpoints,
             checkpointed=checkpointed_job(graph, execution) if checkpoints else None,
             restored=restored,
+            sources=planned_sources(graph, execution, given, sources),
         )
 
 
@@ -153,8 +160,10 @@ class RecoveringJob(SimJob):
         latest, settings = self.recovery.history.latest, self.plan.settings
         given = {} if latest is None else restore(latest.metadata, graph)
         order = CheckpointOrder("memory", "sim", settings.is_exact, settings.overtake_after_ms)
-        restored = None if latest is None else latest.metadata.checkpoint
-        return self._plan_run(graph, given, order, restored)
+        if latest is None:
+            return self._plan_run(graph, given, order)
+        metadata = latest.metadata
+        return self._plan_run(graph, given, order, metadata.checkpoint, metadata.sources)
 
     def _remember(self, history: CheckpointHistory) -> Recovery:
         return Recovery(
