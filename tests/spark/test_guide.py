@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ PAGES = (
     "docs/coming-from-pyflink.md",
     "docs/connectors/kafka.md",
 )
+WITH_POSTGRES = "docs/connectors/postgres.md"
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -59,6 +61,27 @@ def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: "SparkSessio
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_prints_what_it_shows(program: ModuleType, page: str) -> None:
+    check_page(program, page)
+
+
+@pytest.mark.timeout(600)
+def test_the_page_on_postgresql_prints_what_it_shows(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("psycopg")
+    from tests.connectors.postgres.kit import PostgresServer
+
+    with TemporaryDirectory(prefix="headgate-postgres-") as folder:
+        server = PostgresServer(Path(folder))
+        server.start()
+        try:
+            monkeypatch.setenv("SHOP_DSN", server.dsn())
+            check_page(program, WITH_POSTGRES)
+        finally:
+            server.stop()
+
+
+def check_page(program: ModuleType, page: str) -> None:
     for shown in blocks_of((ROOT / page).read_text(encoding="utf-8")):
         printed = run(program, shown, page)
         where = f"{page}:{shown.line} prints\n{printed}"
