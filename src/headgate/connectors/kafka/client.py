@@ -59,7 +59,7 @@ class KafkaCluster:
     user: str
     """Who talks to them, for messages: ``KafkaSource`` or ``KafkaSink``."""
     servers: str
-    properties: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """As the user has set them, by librdkafka's names, of which most are those of Java."""
 
     def __post_init__(self) -> None:

@@ -42,6 +42,10 @@ class KafkaRecordDeserializationSchema(ABC):
     def deserialize(self, record: KafkaRecord) -> Record:
         """The record of the stream; None: there is none in it. Raises for bytes that are none."""
 
+    def read_all(self, records: list[Any]) -> list[Record]:
+        """``deserialize`` for each; called by the source."""
+        return list(map(self.deserialize, records))
+
     def get_produced_type(self) -> TypeInformation:
         """What ``deserialize`` gives."""
         return Types.PICKLED_BYTE_ARRAY()
@@ -79,12 +83,12 @@ class ValueOnly(KafkaRecordDeserializationSchema):
     def deserialize(self, record: KafkaRecord) -> Record:
         return None if record.value is None else self.schema.deserialize(record.value)
 
-    def read_all(self, values: list[bytes]) -> list[Record]:
-        """Values that are there; texts, the most common, without a call of Python for each."""
+    def read_all(self, records: list[Any]) -> list[Record]:
+        """It is given values only; texts, the most common, are read without a call for each."""
         schema = self.schema
         if type(schema) is SimpleStringSchema:
-            return list(map(str, values, repeat(schema.charset)))
-        return list(map(schema.deserialize, values))
+            return list(map(str, records, repeat(schema.charset)))
+        return list(map(schema.deserialize, records))
 
     def get_produced_type(self) -> TypeInformation:
         return self.schema.get_produced_type()

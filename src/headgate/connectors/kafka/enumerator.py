@@ -174,6 +174,7 @@ class KafkaEnumerator(SplitEnumerator):
 
     def _ask_for_topics(self, topic: str | None) -> Any:
         """Wrong credentials are told at once; everything else may pass until the time is up."""
+        self._watch.refused = None  # an earlier question may have found another password
         left_s, patience_s = self._cluster.timeout_s, PATIENCE_S
         asked = () if topic is None else (topic,)
         while True:

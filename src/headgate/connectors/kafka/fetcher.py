@@ -18,6 +18,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from headgate.base.errors import ConnectorError, KafkaUnready, OffsetsLost
+from headgate.connectors.kafka.batches import FetchedBatch, batch_of
 from headgate.connectors.kafka.client import ClientWatch, KafkaCluster, error_words, kafka
 from headgate.connectors.kafka.offsets import BEGINNING, KafkaTopicPartition
 
@@ -91,8 +92,7 @@ class PartitionBuffer:
         self.where = where
         self.next_offset = offset
         """Of the record that the task takes next, as far as anybody knows."""
-        self.batches: deque[tuple[list[Any], int]] = deque()
-        """Messages, and how many bytes they have."""
+        self.batches: deque[FetchedBatch] = deque()
         self.count = 0
         self.bytes = 0
         self.assigned = False
@@ -103,23 +103,25 @@ class PartitionBuffer:
         self.error: ConnectorError | None = None
         self.polled_s = time.monotonic()
 
-    def clear(self) -> None:
-        self.batches.clear()
-        self.count = self.bytes = 0
-        self.end = None
-
 
 class KafkaFetcher:
     """The consumer of a task; the readers of its partitions share it."""
 
     def __init__(
-        self, cluster: KafkaCluster, group: str | None, client_id: str, finds_ends: bool
+        self,
+        cluster: KafkaCluster,
+        group: str | None,
+        client_id: str,
+        *,
+        finds_ends: bool,
+        whole: bool,
     ) -> None:
-        """``finds_ends``: the buffers are told when a partition was read to its end."""
+        """``finds_ends``: buffers are told when a partition was read to its end; ``whole``: they
+        get KafkaRecords, and not only values."""
         self._cluster = cluster
+        self._whole = whole
         self._watch = ClientWatch(client_id)
         self._message = kafka(cluster.user).Message
-        """Its methods are mapped over batches: thrice as fast as a loop that calls them."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._buffers: dict[tuple[str, int], PartitionBuffer] = {}
@@ -170,29 +172,25 @@ class KafkaFetcher:
             )
             self._thread.start()
 
-    def take(self, buffer: PartitionBuffer, limit: int) -> list[Any]:
-        """Up to ``limit`` messages; none: there are none now. Raises what has gone wrong."""
+    def take(self, buffer: PartitionBuffer, limit: int) -> FetchedBatch | None:
+        """Up to ``limit`` records; None: there are none now. Raises what has gone wrong."""
         buffer.polled_s = time.monotonic()
         if not buffer.batches:
             if self._failure is not None:
                 raise self._failure
             if buffer.error is not None:
                 raise buffer.error
-            return []
+            return None
         with self._changed:
             if not buffer.batches:  # it has just lost its place
-                return []
-            batch, size = buffer.batches.popleft()
+                return None
+            batch = buffer.batches.popleft()
             if len(batch) > limit:
-                batch, rest, whole = batch[:limit], batch[limit:], size
-                size = sum(map(len, batch))
-                buffer.batches.appendleft((rest, whole - size))
-            buffer.count -= len(batch)
-            buffer.bytes -= size
+                batch, rest = batch.divided(limit)
+                buffer.batches.appendleft(rest)
             was_full = self._is_full()
-            self._count -= len(batch)
-            self._bytes -= size
-            buffer.next_offset = batch[-1].offset() + 1
+            self._counted(buffer, -len(batch), -batch.bytes)
+            buffer.next_offset = batch.next_offset
             if was_full:
                 self._changed.notify()
         return batch
@@ -220,19 +218,23 @@ class KafkaFetcher:
                 self._assign()
                 self._send_commits()
                 self._read_figures()
-                with self._changed:
-                    if self._is_full():
-                        self._give_back_places()
-                    if self._is_full() and not self._closing:
-                        self._changed.wait(WAIT_S)
-                        continue
-                self._fetch()
+                if self._is_full():
+                    self._wait_for_room()
+                else:
+                    self._fetch()
             self._send_last_commits()
         except Exception as error:
             self._failure = self._as_problem(error)
             self._wake()
         finally:
             self._consumer.close()
+
+    def _wait_for_room(self) -> None:
+        self._wake()  # readers that can read do, and those that are held back are seen
+        with self._changed:
+            self._give_back_places()
+            if self._is_full() and not self._closing:
+                self._changed.wait(WAIT_S)
 
     def _fetch(self) -> None:
         # A single one first: consume() waits until it has all that were asked for.
@@ -248,17 +250,13 @@ class KafkaFetcher:
         if any(map(self._message.error, messages)):
             errors = [message for message in messages if message.error() is not None]
             messages = [message for message in messages if message.error() is None]
-        with self._lock:
-            for where, batch in self._runs(messages):
+        for where, run in self._runs(messages):
+            batch = batch_of(self._message, run, self._whole)
+            with self._lock:
                 buffer = self._buffers.get(where)
-                if buffer is None or not buffer.assigned:
-                    continue  # fetched before it was given back
-                size = sum(map(len, batch))
-                buffer.batches.append((batch, size))
-                buffer.count += len(batch)
-                buffer.bytes += size
-                self._count += len(batch)
-                self._bytes += size
+                if buffer is not None and buffer.assigned:  # or it was fetched before it left
+                    buffer.batches.append(batch)
+                    self._counted(buffer, len(batch), batch.bytes)
         for message in errors:  # an end comes after the records before it
             self._failed(message)
         self._wake()
@@ -346,23 +344,30 @@ class KafkaFetcher:
         return not buffer.assigned and time.monotonic() - buffer.polled_s < STALLED_S
 
     def _give_back_places(self) -> None:
-        """All buffers are full: those that nobody reads must not keep the others waiting."""
+        """All is full: what nobody reads, while others are read, must not keep these waiting.
+
+        When nobody reads anything, those behind the task hold it up, and nothing is given back.
+        """
         now_s = time.monotonic()
-        stalled = [
-            buffer
-            for buffer in self._buffers.values()
-            if buffer.count and now_s - buffer.polled_s > STALLED_S
-        ]
-        if stalled and len(stalled) < len(self._buffers):
-            for buffer in stalled:
+        silences_s = {buffer: now_s - buffer.polled_s for buffer in self._buffers.values()}
+        if min(silences_s.values(), default=0.0) > STALLED_S / 2:
+            return
+        for buffer, silence_s in silences_s.items():
+            if buffer.count and silence_s > STALLED_S:
                 self._release(buffer)
                 buffer.assigned = False
                 self._gone.append(buffer.where)
 
     def _release(self, buffer: PartitionBuffer) -> None:
-        self._count -= buffer.count
-        self._bytes -= buffer.bytes
-        buffer.clear()
+        self._counted(buffer, -buffer.count, -buffer.bytes)
+        buffer.batches.clear()
+        buffer.end = None
+
+    def _counted(self, buffer: PartitionBuffer, records: int, size: int) -> None:
+        buffer.count += records
+        buffer.bytes += size
+        self._count += records
+        self._bytes += size
 
     def _is_full(self) -> bool:
         return self._count >= BUFFERED_RECORDS or self._bytes >= BUFFERED_BYTES

@@ -7,20 +7,22 @@ what is committed to the group is for others to see, and is only read where a jo
 
 import threading
 from collections.abc import Mapping, Sequence
-from itertools import repeat
+from contextlib import suppress
+from itertools import compress, repeat
 from math import inf
 from operator import is_
 from typing import Any, Final
 
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready, PlanInvalid
-from headgate.connectors.kafka.client import KafkaCluster, kafka
+from headgate.connectors.kafka.batches import FetchedBatch
+from headgate.connectors.kafka.client import KafkaCluster
 from headgate.connectors.kafka.deserialization import (
+    KafkaRecord,
     KafkaRecordDeserializationSchema,
     ValueOnly,
     WholeRecords,
     check_schema,
-    kafka_record,
 )
 from headgate.connectors.kafka.enumerator import KafkaEnumerator, KafkaSplit, KafkaTopics
 from headgate.connectors.kafka.fetcher import KafkaFetcher, PartitionBuffer
@@ -135,7 +137,12 @@ class KafkaSource(Source):
     ) -> "KafkaSplitReader":
         assert isinstance(split, KafkaSplit), split
         assert position is None or isinstance(position, int), position
-        return KafkaSplitReader(self, split, position, _join(self, context))
+        client = _join(self, context)
+        try:
+            return KafkaSplitReader(self, split, position, client)
+        except BaseException:
+            client.leave()
+            raise
 
 
 class KafkaSourceBuilder:
@@ -274,7 +281,8 @@ class TaskClient:
             source.cluster,
             source.group_id,
             f"{prefix}-{task.subtask}",
-            source.stop is not None,
+            finds_ends=source.stop is not None,
+            whole=not isinstance(source.schema, ValueOnly),
         )
         try:
             self._schema.open()
@@ -322,7 +330,6 @@ class KafkaSplitReader(SplitReader):
         self._client = client
         self._commits = source.commits
         self._schema = source.schema
-        self._message = kafka("KafkaSource").Message
         self._offset = split.start if position is None else position
         self._noted: dict[int, int] = {}
         """The offset at each checkpoint that is under way."""
@@ -335,19 +342,15 @@ class KafkaSplitReader(SplitReader):
         for _ in range(_TRIES):
             if stop is not None and self._offset >= stop:
                 return None
-            messages = fetcher.take(self._buffer, limit)
-            if not messages:
+            batch = fetcher.take(self._buffer, limit)
+            if batch is None:
                 end = self._buffer.end
                 is_over = stop is not None and end is not None and end >= stop
                 return None if is_over and not self._buffer.batches else ()
-            if stop is not None and messages[-1].offset() >= stop:
-                messages = [message for message in messages if message.offset() < stop]
-                self._offset = stop
-                if not messages:
-                    return None
-            else:
-                self._offset = messages[-1].offset() + 1
-            bundle = self._bundle(messages)
+            self._offset = batch.next_offset
+            if stop is not None and batch.next_offset > stop:
+                batch = batch.before(stop)
+            bundle = self._bundle(batch)
             if bundle.records:
                 return bundle
         return ()
@@ -377,10 +380,10 @@ class KafkaSplitReader(SplitReader):
             return None
         records = max(0, (high if stop is None else min(high, stop)) - self._offset)
         age_ms = 0.0 if not records else None
-        if records and batches:
-            kind, timestamp_ms = batches[0][0][0].timestamp()
-            if kind:
-                age_ms = max(0.0, float(self._client.context.now_ms() - timestamp_ms))
+        with suppress(IndexError):  # the fetcher's thread may take it back
+            written_ms = batches[0].times[0]
+            if records and written_ms is not None:
+                age_ms = max(0.0, float(self._client.context.now_ms() - written_ms))
         return SplitLag(records, age_ms=age_ms)
 
     def close(self) -> None:
@@ -389,53 +392,49 @@ class KafkaSplitReader(SplitReader):
             self._client.fetcher.remove(self._buffer)
             self._client.leave()
 
-    def _bundle(self, messages: list[Any]) -> Bundle:
-        """All at once; singly only if one of them is no record, or is to be left out."""
-        schema = self._schema
+    def _bundle(self, batch: FetchedBatch) -> Bundle:
+        """All at once; singly only if one of them cannot be read."""
+        raw, times = batch.raw, batch.times
+        if True in map(is_, raw, repeat(None)):  # tombstones
+            raw, times = _there(raw, raw, times)
         try:
-            if isinstance(schema, ValueOnly):
-                values = list(map(self._message.value, messages))
-                if True in map(is_, values, repeat(None)):
-                    return self._singly(messages)
-                records = schema.read_all(values)
-            else:
-                records = [schema.deserialize(kafka_record(message)) for message in messages]
+            records = self._schema.read_all(raw)
         except _NOT_THE_RECORDS:
             raise
         except Exception:  # the user's schema may raise anything
-            return self._singly(messages)
+            records, times = self._singly(batch)
         if True in map(is_, records, repeat(None)):
-            return self._singly(messages)
-        return Bundle(records, self._times(messages))
+            records, times = _there(records, records, times)
+        return Bundle(records, times)
 
-    def _singly(self, messages: list[Any]) -> Bundle:
+    def _singly(self, batch: FetchedBatch) -> tuple[list[Record], list[int | None]]:
         records: list[Record] = []
-        kept = []
-        for message in messages:
+        times: list[int | None] = []
+        for index, (raw, time_ms) in enumerate(zip(batch.raw, batch.times, strict=True)):
+            if raw is None:
+                continue
             try:
-                record = self._schema.deserialize(kafka_record(message))
+                records += self._schema.read_all([raw])
+                times.append(time_ms)
             except _NOT_THE_RECORDS:
                 raise
             except Exception as error:
-                self._malformed(message, error)
-                continue
-            if record is not None:
-                records.append(record)
-                kept.append(message)
-        return Bundle(records, self._times(kept))
+                self._malformed(raw, batch.offset(index), error)
+        return records, times
 
-    def _malformed(self, message: Any, error: Exception) -> None:
+    def _malformed(self, raw: Any, offset: int, error: Exception) -> None:
         problem = ConnectorError(
-            f"KafkaSource: the record at offset {message.offset()} of {self._split.where} cannot "
-            f"be read: {type(error).__name__}: {error}"
+            f"KafkaSource: the record at offset {offset} of {self._split.where} cannot be read: "
+            f"{type(error).__name__}: {error}"
         )
         problem.__cause__ = error
-        self._client.context.malformed(message.value(), problem)
+        value = raw.value if isinstance(raw, KafkaRecord) else raw
+        self._client.context.malformed(value, problem)
 
-    def _times(self, messages: list[Any]) -> list[int | None]:
-        if not messages:
-            return []
-        kinds, stamps = zip(*map(self._message.timestamp, messages), strict=True)
-        if all(kinds):
-            return list(stamps)
-        return [stamp if kind else None for kind, stamp in zip(kinds, stamps, strict=True)]
+
+def _there(
+    marks: list[Any], values: list[Any], times: list[int | None]
+) -> tuple[list[Any], list[int | None]]:
+    """Values and times without those whose mark is None."""
+    kept = [mark is not None for mark in marks]
+    return list(compress(values, kept)), list(compress(times, kept))
