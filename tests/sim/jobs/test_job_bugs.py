@@ -57,6 +57,27 @@ def a_source_is_not_woken_when_it_is_due(patch: Patch) -> None:
     patch.setattr(SourceIdling, "become_due", become_due)
 
 
+def a_wake_that_comes_during_a_poll_is_lost(patch: Patch) -> None:
+    real = SourceIdling.rest
+
+    def rest(idling: SourceIdling, wait_ms: float, descriptors=()) -> bool:
+        idling.due = False
+        return real(idling, wait_ms, descriptors)
+
+    patch.setattr(SourceIdling, "rest", rest)
+
+
+def a_source_sleeps_over_its_wakes(patch: Patch) -> None:
+    def wake(idling: SourceIdling) -> None:
+        idling.due = True
+
+    patch.setattr(SourceIdling, "wake", wake)
+
+
+def a_readable_descriptor_does_not_rouse_its_source(patch: Patch) -> None:
+    patch.setattr(SourceIdling, "_readable", lambda idling, descriptor: idling._end_watch())
+
+
 def a_late_place_is_not_requested(patch: Patch) -> None:
     def replace(gate: Gate, channel) -> None:
         gate._channels[channel.index] = channel
@@ -166,6 +187,9 @@ BUGS = {
     a_reader_is_not_told_of_a_bundle: STUCK,
     a_task_stays_suspended: (*STUCK, "no end after"),
     a_source_is_not_woken_when_it_is_due: STUCK,
+    a_wake_that_comes_during_a_poll_is_lost: STUCK,
+    a_source_sleeps_over_its_wakes: STUCK,
+    a_readable_descriptor_does_not_rouse_its_source: STUCK,
     a_late_place_is_not_requested: STUCK,
     bytes_and_bundles_change_places: ("AssertionError", "came after", "behind watermark"),
     shared_records_are_handed_over: ("came after", "not sent", "did not get"),

@@ -13,7 +13,7 @@ from headgate.sim.jobs.recovery_scenario import draw_recovery
 from headgate.sim.jobs.recovery_world import RecoveryWorld, simulate_recovery
 from headgate.sim.jobs.writing import SimWriting
 
-SEEDS = (8, 64, 92, 152)
+SEEDS = (8, 35, 64, 92, 152)
 Patch = pytest.MonkeyPatch
 
 

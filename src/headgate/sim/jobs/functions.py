@@ -5,6 +5,7 @@ The sink of jobs that take checkpoints commits to the vault, in two phases.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 from typing import Final
 
@@ -31,6 +32,8 @@ from headgate.sim.tasks import PlannedFailure
 
 MODULUS: Final = 1_000_003
 SIDE: Final = "side"
+WAYS: Final = ("clock", "clock", "wake", "descriptor")
+"""How sources learn that there is something again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +262,7 @@ class NumbersEnumerator(SplitEnumerator):
 
 
 class NumbersReader(Function):
-    """Reads one split."""
+    """Reads one split; after a pause the clock, a thread or a descriptor tells that it is over."""
 
     def __init__(self, source: Numbers, split: int, at: int, context: ConnectorContext) -> None:
         super().__init__(source.run, source.node)
@@ -267,12 +270,21 @@ class NumbersReader(Function):
         self._items = items_of_split(source, split)
         self._at = at
         self._enter(context.task.subtask, context.task.name, f":{split}")
+        self._way = Random(f"way {self.where} {source.run.seed}").choice(WAYS)
+        self._wake = context.wake
+        self._descriptor = split
+        self._sleeps = False
 
     def poll(self, limit: int) -> list[Record] | None:
         self._work()
         if self._at == len(self._items):
             return None
+        if self._sleeps:
+            return []
+        self._seat.set_readable(self._descriptor, False)
         if self._random.random() < self._source.pauses:
+            if self._way != "clock":
+                self._fall_asleep()
             return []
         count = min(limit, self._random.choice((1, 2, 5, 20)))
         found = self._items[self._at : self._at + count]
@@ -283,7 +295,25 @@ class NumbersReader(Function):
         ]
 
     def wait_ms(self) -> float:
+        return self._pause_ms() if self._way == "clock" else inf
+
+    def fileno(self) -> int | None:
+        return self._descriptor if self._way == "descriptor" else None
+
+    def _pause_ms(self) -> float:
         return self._random.choice((0.0, 1.0, self._source.pause_ms))
+
+    def _fall_asleep(self) -> None:
+        self._sleeps = True
+        what = f"records for {self.where}"
+        self._seat.worker.later(self._pause_ms(), what, self._wake_up)
+
+    def _wake_up(self) -> None:
+        self._sleeps = False
+        if self._way == "descriptor":
+            self._seat.set_readable(self._descriptor, True)
+        else:
+            self._wake()
 
     def position(self) -> object:
         return self._at

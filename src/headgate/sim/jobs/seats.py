@@ -3,10 +3,11 @@
 A task that rests goes on only if somebody wakes it, so a lost wake-up shows as a stall. Where the
 real watchdog may call in a loan, the seat lets others run, by chance; time that the user's code
 takes passes while the baton is lent. Asynchronous calls are made at once, without an event loop;
-their answers come after a while, in any order, inside the baton, and none after the close.
+their answers come after a while, in any order, inside the baton, and none after the close. Threads
+and descriptors that wake a source are timers; what they report comes a moment later.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -51,7 +52,11 @@ class Seat:
             self.wait,
             partial(SimCalls, worker, name, random),
             spills=worker.spills,
+            post=self._post,
+            start_watch=self._start_watch,
         )
+        self._watch: SimWatch | None = None
+        self._readable: set[int] = set()
         self._random = random
         self._woken = True
         self._ready = False
@@ -103,6 +108,18 @@ class Seat:
             with suppress(Exception):
                 self._greenlet.throw()
 
+    def set_readable(self, descriptor: int, is_readable: bool) -> None:
+        """The world outside has written to a descriptor of the task's source, or it was read."""
+        if is_readable:
+            self._readable.add(descriptor)
+            if self._watch is not None:
+                self._watch.written(descriptor)
+        else:
+            self._readable.discard(descriptor)
+
+    def is_readable(self, descriptor: int) -> bool:
+        return descriptor in self._readable
+
     # The task's side.
 
     def wait(self, ready: Callable[[], bool]) -> None:
@@ -134,8 +151,15 @@ class Seat:
         self._ready = True
         self._switch(what)
 
+    def _post(self, call: Callable[[], None]) -> None:
+        self.worker.later(self._random.choice(DELAYS_MS[:2]), f"wake of {self.name}", call)
+
+    def _start_watch(self, ready: Callable[[int], None]) -> "SimWatch":
+        self._watch = SimWatch(self, ready)
+        return self._watch
+
     def _later(self, delay_ms: float, call: Callable[[], None]) -> None:
-        if self.loan.is_lent:
+        if self.loan.is_lent and getcurrent() is self._greenlet:  # not a timer that sets the next
             raise CheckFailed(f"{self.name} sets a timer while its baton is lent")
         self.worker.later(delay_ms, f"timer of {self.name}", call)
 
@@ -177,6 +201,39 @@ class Seat:
             else:
                 self.let_others_run("its turn")
         raise TaskCancelled(f"task {self.name} was cancelled")
+
+
+class SimWatch:
+    """See ``DescriptorWatch``; the seat knows which of the numbers are readable."""
+
+    def __init__(self, seat: Seat, ready: Callable[[int], None]) -> None:
+        self._seat = seat
+        self._ready = ready
+        self._watched: list[int] = []
+        self._number = 0
+        """Of the watch: reports of earlier ones come too late."""
+
+    def begin(self, descriptors: Sequence[int]) -> Sequence[int]:
+        if self._watched:
+            raise CheckFailed(f"{self._seat.name} watches descriptors, and others before")
+        self._watched = list(descriptors)
+        for descriptor in descriptors:
+            self.written(descriptor)
+        return ()
+
+    def end(self) -> None:
+        self._watched = []
+        self._number += 1
+
+    def written(self, descriptor: int) -> None:
+        """The loop sees it with its next poll, if it is still readable then."""
+        if descriptor in self._watched and self._seat.is_readable(descriptor):
+            what = f"descriptor of {self._seat.name}"
+            self._seat.worker.later(0, what, partial(self._report, descriptor, self._number))
+
+    def _report(self, descriptor: int, number: int) -> None:
+        if number == self._number:
+            self._ready(descriptor)
 
 
 class SimLoan(Loan):
