@@ -16,7 +16,7 @@ from headgate.base.errors import TaskCancelled
 LONG_STEP_S: Final = 0.005
 """A loan that lasts one to two of these is called in."""
 
-_QUIET_TICKS: Final = 20
+_QUIET_TICKS: Final = 2
 
 
 class Turn:
