@@ -113,6 +113,18 @@ def test_a_connected_reader_is_polled_when_something_has_arrived(
     assert select.select([reader.fileno()], [], [], 30)[0] == [reader.fileno()]
 
 
+def test_a_long_line_is_received_without_a_pause(
+    server: Server, readers: list[SocketTextReader]
+) -> None:
+    reader, peer = dial(server, readers)
+    peer.sendall(b"x" * 100)
+    assert select.select([reader.fileno()], [], [], 30)[0]
+    assert read_some(reader) == []
+    assert reader.wait_ms() == 0
+    assert read_some(reader) == []
+    assert reader.wait_ms() == math.inf
+
+
 def test_a_reader_without_a_connection_is_polled_by_the_clock(
     server: Server, readers: list[SocketTextReader]
 ) -> None:

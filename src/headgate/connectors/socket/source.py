@@ -105,6 +105,8 @@ class SocketTextReader(SplitReader):
         self._assembly = LineAssembly(source, malformed)
         self._socket: socket.socket | None = None
         self._lines: list[str] = []
+        self._has_more = False
+        """The last bytes ended no line, and more of them may have arrived."""
         self._failures = 0
         self._retry_at = 0.0
         self._reached = False
@@ -121,7 +123,7 @@ class SocketTextReader(SplitReader):
         return taken
 
     def wait_ms(self) -> float:
-        if self._ended:
+        if self._ended or self._has_more:
             return 0.0
         if self._socket is not None:
             return inf
@@ -142,6 +144,7 @@ class SocketTextReader(SplitReader):
 
     def _read(self) -> list[str]:
         connection = self._socket or self._connect()
+        self._has_more = False
         if connection is None:
             return []
         try:
@@ -152,6 +155,7 @@ class SocketTextReader(SplitReader):
             self._disconnected(error)
             return []
         if data:
+            self._has_more = True
             return self._assembly.received(data)
         self._disconnected(None)
         return self._assembly.ended()
