@@ -175,6 +175,39 @@ def test_a_savepoint_holds_what_no_task_has_yet(
     assert sorted(there) == lines_in(out)
 
 
+def test_a_source_that_gets_an_enumerator_does_not_read_its_list_again(
+    shelf: Path, out: Path
+) -> None:
+    there = put(shelf, "0quiet", *NAMES)
+    with shelf_jobs(shelf_job(Shelf(shelf, looks=False), out, 1), shelf.parent) as job:
+        path, _ = saved(job, shelf.parent)
+    for name in ("go on", "end"):
+        (shelf.parent / name).touch()
+    there += put(shelf, "z")
+    restored = {"execution.savepoint.path": str(path), "pipeline.job-id": "y"}
+    with shelf_jobs(shelf_job(Shelf(shelf), out), shelf.parent, **restored) as job:
+        run = job.begin()
+        eventually(lambda: completed(job.job) >= 1, "a checkpoint")
+        assert ended(run).state is JobState.FINISHED
+    assert sorted(there) == lines_in(out)
+
+
+def test_a_job_that_goes_on_reads_what_it_has_while_nothing_can_be_found(
+    shelf: Path, out: Path
+) -> None:
+    there = put(shelf, "0quiet", *NAMES)
+    with shelf_jobs(shelf_job(Shelf(shelf), out, 1), shelf.parent) as job:
+        path, _ = saved(job, shelf.parent)
+    for name in ("go on", "raise"):
+        (shelf.parent / name).touch()
+    restored = {"execution.savepoint.path": str(path), "pipeline.job-id": "y", **NO_RESTART}
+    with shelf_jobs(shelf_job(Shelf(shelf), out), shelf.parent, **restored) as job:
+        run = job.begin()
+        eventually(lambda: len(lines_in(out)) == len(there), "what is known is read")
+        run.cancel("enough")
+        assert ended(run).state is JobState.CANCELLED
+
+
 # Enumerators that misbehave.
 
 

@@ -92,7 +92,8 @@ class SplitEnumerator(ABC):
     """Finds the splits of a source while the job runs.
 
     It lives in the driver, on a thread of its own, so that it may block. If the first ``discover``
-    raises, the job fails; a later one that raises is warned of and called again at the interval.
+    raises, the job fails; a later one that raises, or one of a job that goes on from a checkpoint,
+    is warned of and called again at the interval.
     """
 
     interval_ms: int | None = None

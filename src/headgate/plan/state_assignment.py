@@ -18,6 +18,7 @@ from headgate.base.errors import (
     PlacesMoved,
     ProgramDiffers,
     RestoreRefused,
+    StateBroken,
     StateUnclaimed,
 )
 from headgate.core.operators.split_discovery import dealt_state
@@ -45,11 +46,7 @@ def restore(
     _check_places(recorded, graph)
     _check_claims(recorded, graph, ignores_unclaimed)
     finished = _finished(recorded, graph)
-    dealt = {
-        state.uid: _inline(dealt_state(state))
-        for state in metadata.sources
-        if state.uid not in _assigned_uids(graph)
-    }
+    dealt = _dealt(metadata, graph)
     in_flight = InFlightAssignment() if without_in_flight else restore_in_flight(recorded, graph)
     restores: dict[str, TaskRestore] = {}
     for vertex in graph.vertices:
@@ -175,13 +172,20 @@ def _producers(graph: JobGraph, vertex: JobVertex, subtask: int) -> list[str]:
 # What each operator gets.
 
 
-def _assigned_uids(graph: JobGraph) -> list[str]:
-    """Of sources whose splits the driver hands out while the job runs."""
-    return [graph.vertices[vertex].chain.operators[0].uid for vertex in graph.discoveries]
-
-
-def _inline(data: bytes) -> Piece:
-    return Piece("", 0, len(data), zlib.crc32(data), data)
+def _dealt(metadata: Metadata, graph: JobGraph) -> dict[str, Piece]:
+    """Splits that the driver held of sources whose tasks now get all at the start, by uid."""
+    assigned = [graph.vertices[vertex].chain.operators[0].uid for vertex in graph.discoveries]
+    there = [spec.uid for vertex in graph.vertices for spec in vertex.chain.operators]
+    dealt = {}
+    for state in metadata.sources:
+        if state.uid in there and state.uid not in assigned:
+            try:
+                data = dealt_state(state)
+            except StateBroken as error:
+                name = f"source {state.name!r}"
+                raise RestoreRefused(metadata.checkpoint, f"{name}: {error}") from error
+            dealt[state.uid] = Piece("", 0, len(data), zlib.crc32(data), data)
+    return dealt
 
 
 def _operators(

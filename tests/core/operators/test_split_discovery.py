@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from headgate.base.checkpoints import SourceState
 from headgate.base.errors import StateBroken, UserFunctionFailed
 from headgate.core.operators.source_splits import identify_splits
 from headgate.core.operators.split_discovery import (
     ListedSplits,
     SplitDiscovery,
+    dealt_state,
     find_splits,
     pickled_position,
     pickled_splits,
@@ -120,6 +122,62 @@ def test_a_list_that_cuts_the_data_anew_is_refused_if_nobody_has_said_what_it_me
     )
     with pytest.raises(StateBroken, match="finds_more"):
         other.discover()
+
+
+def test_a_list_is_handed_out_by_demand_if_it_is_longer_than_the_tasks_are_many() -> None:
+    source = Found("a", "b", "c")
+    splits, discovery = find_splits(source, "found", 2)
+    assert splits == () and discovery is not None and discovery.by_demand
+    assert names(discovery.create(b"").discover()) == ["a", "b", "c"]
+    assert find_splits(source, "found", 3) == (("a", "b", "c"), None)
+
+
+class Endless(Found):
+    bounded = False
+
+
+class Cutting(Found):
+    finds_more = False
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        Endless("a", "b"),
+        Cutting("a", "b"),
+        Found("a", bytes(100_000)),
+        Found("a", lambda: 1),
+    ],
+    ids=["splits that do not end", "the same data cut", "large", "pickled with the code"],
+)
+def test_other_lists_are_dealt_out(source: Source) -> None:
+    splits, discovery = find_splits(source, "found", 1)
+    assert len(splits) == 2 and discovery is None
+
+
+def test_a_source_that_gets_an_enumerator_does_not_find_its_list_again() -> None:
+    before = listed("a", "b")
+    before.discover()
+    discovery = SplitDiscovery(Found(looks=True), "found", 2)
+    for found in ([], []):
+        enumerator = discovery.create(pickled_position(before.position()))
+        assert names(enumerator.discover()) == found, "a was in the list"
+        assert enumerator.interval_ms is None
+        before = enumerator  # type: ignore[assignment]
+        enumerator.close()
+    assert isinstance(discovery.source, Found) and all(
+        made.closed for made in discovery.source.made
+    )
+
+
+def test_a_source_that_has_lost_its_enumerator_is_refused() -> None:
+    found = tuple(identify_splits(["a", "b"]))
+    discovery = SplitDiscovery(Found("a", "b"), "found", 1, found)
+    with pytest.raises(StateBroken, match="had an enumerator when the checkpoint was taken"):
+        discovery.create(pickled_position({"a": 1}))
+    state = SourceState("uid", "found", pickled_position({"a": 1}))
+    with pytest.raises(StateBroken, match="had an enumerator when the checkpoint was taken"):
+        dealt_state(state)
 
 
 def test_what_cannot_be_pickled_is_refused_in_a_sentence() -> None:

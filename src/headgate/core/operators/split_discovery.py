@@ -7,7 +7,6 @@ is refused, as ``assign_splits`` does for splits that are dealt out at the start
 
 import pickle
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -24,6 +23,15 @@ from headgate.core.operators.source_splits import (
     write_splits,
 )
 from headgate.functions.source import Position, Source, SplitEnumerator
+
+LISTED_BYTES: Final = 16 * 1024 * 1024
+"""A list that is larger is not kept in the driver and in every checkpoint."""
+
+HAD_ENUMERATOR: Final = (
+    "it had an enumerator when the checkpoint was taken, and has none now, so that nobody knows "
+    "which of its splits were read; let it have one, or give the operator another uid and read "
+    "everything again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +56,21 @@ class SplitDiscovery:
         Raises StateBroken, or UserFunctionFailed if the source does.
         """
         begun = unpickled(position, "the position of its enumerator") if position else None
+        known = _listed_position(begun)
         if self.listed is not None:
+            if begun is not None and known is None:
+                raise StateBroken(HAD_ENUMERATOR)
             finds_more = getattr(self.source, "finds_more", None)
             return ListedSplits(self.listed, self.parallelism, finds_more, begun)
+        if known is not None:
+            return NewSplits(self._create(None), known[1])
+        if isinstance(begun, NewPosition):
+            return NewSplits(self._create(begun.inner), begun.known)
+        return self._create(begun)
+
+    def _create(self, position: Position) -> SplitEnumerator:
         try:
-            enumerator = self.source.create_enumerator(self.parallelism, begun)
+            enumerator = self.source.create_enumerator(self.parallelism, position)
         except (Exception, SystemExit) as error:
             raise_user_error(error, self.operator, "in create_enumerator()")
         if enumerator is None:
@@ -97,9 +115,11 @@ def _listed(
     if not (ends and source.bounded) or cuts_only or len(splits) <= parallelism:
         return None
     try:
-        return tuple(identify_splits(splits, kept_bytes=inf))
+        listed = tuple(identify_splits(splits))
     except StateBroken:  # they travel with the code, in which more can be pickled
         return None
+    is_small = all(split.data for split in listed)
+    return listed if is_small and sum(len(s.data) for s in listed) <= LISTED_BYTES else None
 
 
 class ListedSplits(SplitEnumerator):
@@ -129,6 +149,37 @@ class ListedSplits(SplitEnumerator):
         return _LISTED, self._parallelism, b"".join(self._known)
 
 
+@dataclass(frozen=True, slots=True)
+class NewPosition:
+    """Of an enumerator of a source that had a list before, with the marks of that."""
+
+    inner: Position
+    known: bytes
+
+
+class NewSplits(SplitEnumerator):
+    """Leaves out what was in a list: those splits were read, or are restored."""
+
+    def __init__(self, inner: SplitEnumerator, known: bytes) -> None:
+        self._inner = inner
+        self._known = known
+
+    @property
+    def interval_ms(self) -> int | None:  # type: ignore[override] # as the inner one has it now
+        return self._inner.interval_ms
+
+    def discover(self) -> Sequence[object]:
+        known = dict.fromkeys(marks_of(self._known))
+        found = identify_splits(self._inner.discover(), kept_bytes=inf)
+        return [split for split in found if split.mark not in known]
+
+    def position(self) -> Position:
+        return NewPosition(self._inner.position(), self._known)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
 _LISTED: Final = "listed"
 
 
@@ -140,12 +191,17 @@ def _listed_position(position: Position) -> tuple[int, bytes] | None:
 
 
 def dealt_state(state: SourceState) -> bytes:
-    """What the driver held of a source, as if a task had, for tasks that get all splits at once."""
-    listed = None
-    with suppress(StateBroken):  # of an enumerator whose classes are gone
-        listed = _listed_position(unpickled(state.position, "a position"))
+    """What the driver held of a source, as if a task had, for tasks that get all splits at once.
+
+    Raises StateBroken if it had an enumerator.
+    """
+    listed: tuple[int, bytes] | None = (0, b"")
+    if state.position:
+        listed = _listed_position(unpickled(state.position, "the position of its enumerator"))
+    if listed is None:
+        raise StateBroken(HAD_ENUMERATOR)
     rows = [SplitProgress(IdentifiedSplit(None, split.mark, split.data)) for split in state.splits]
-    return write_splits(rows, b"" if listed is None else listed[1])
+    return write_splits(rows, listed[1])
 
 
 def pickled_splits(found: Sequence[object]) -> list[SplitData]:

@@ -25,8 +25,10 @@ from headgate.host.shipping.failures import describe, root_of
 
 log = logging.getLogger(__name__)
 
-SHORTEST_MS: Final = 1.0
+SHORTEST_S: Final = 0.001
 """Between two calls of ``discover``."""
+RETRY_S: Final = 10.0
+"""After a first look of a restored job that has failed."""
 
 
 class DiscoveryListener(Protocol):
@@ -79,14 +81,16 @@ class _EnumeratorThread(threading.Thread):
         self._facts = facts
         self._found: list[object] = []
         """Splits that were returned and not reported yet."""
+        self._position = b"" if source.restored is None else source.restored.position
+        """Behind what was found, here or before the checkpoint; empty: nothing was looked for."""
+        self._has_reported = False
         self._failures = 0
         """In a row."""
 
     def run(self) -> None:
         log_always_with(self._facts)
-        source = self._source
         try:
-            enumerator = source.create(b"" if source.restored is None else source.restored.position)
+            enumerator = self._source.create(self._position)
         except (Exception, SystemExit) as error:
             self._fail(error)
             return
@@ -96,39 +100,41 @@ class _EnumeratorThread(threading.Thread):
             self._close(enumerator)
 
     def _discover_until_ended(self, enumerator: SplitEnumerator) -> None:
-        is_first = True
+        interval_s: float | None = None
         while not self.ended.is_set():
             try:
-                interval_ms = self._discover(enumerator)
+                interval_s = self._discover(enumerator)
+                self._failures = 0
             except (Exception, SystemExit) as error:
-                interval_ms = enumerator.interval_ms
-                if is_first or interval_ms is None or isinstance(error, StateBroken):
+                if not self._position or isinstance(error, StateBroken):
                     self._fail(error)
                     return
-                self._warn(error, interval_ms)
-            else:
-                is_first, self._failures = False, 0
-            if interval_ms is None:
+                interval_s = interval_s or RETRY_S
+                self._warn(error, interval_s)
+                self._report(self._position, (), False)
+            if interval_s is None:
                 return
-            self.ended.wait(max(SHORTEST_MS, interval_ms) / 1000)
+            self.ended.wait(interval_s)
 
     def _discover(self, enumerator: SplitEnumerator) -> float | None:
-        """Look once; returns after how long to look again."""
+        """Look once; returns after how many seconds to look again."""
         try:
             self._found += enumerator.discover()
-            position = enumerator.position()
-            interval_ms = enumerator.interval_ms
-            is_last = interval_ms is None
-            assert is_last or interval_ms == interval_ms, "interval_ms is nan"
+            position, interval_ms = enumerator.position(), enumerator.interval_ms
+            interval_s = None if interval_ms is None else _bounded_s(float(interval_ms) / 1000)
         except (Exception, SystemExit) as error:
             raise_user_error(error, self._source.name, "in discover()")
-        splits = pickled_splits(self._found)
-        stored = pickled_position(position)
+        splits, stored = pickled_splits(self._found), pickled_position(position)
         self._found = []
-        if not self.ended.is_set():
+        self._report(stored, splits, interval_s is None)
+        return interval_s
+
+    def _report(self, position: bytes, splits: Sequence[SplitData], is_last: bool) -> None:
+        is_news = splits or is_last or position != self._position or not self._has_reported
+        self._position, self._has_reported = position, True
+        if is_news and not self.ended.is_set():
             uid = self._source.uid
-            self._listener.splits_discovered(self._run_name, uid, stored, splits, is_last)
-        return interval_ms
+            self._listener.splits_discovered(self._run_name, uid, position, splits, is_last)
 
     def _fail(self, error: BaseException) -> None:
         if self.ended.is_set():
@@ -142,7 +148,7 @@ class _EnumeratorThread(threading.Thread):
             failure = describe(error if is_own else UserFunctionFailed(name, error))
         self._listener.discovery_failed(self._run_name, failure)
 
-    def _warn(self, error: BaseException, interval_ms: float) -> None:
+    def _warn(self, error: BaseException, interval_s: float) -> None:
         self._failures += 1
         if self._failures == 1 and not self.ended.is_set():
             log.warning(
@@ -150,7 +156,7 @@ class _EnumeratorThread(threading.Thread):
                 "job goes on with those that it has",
                 self._source.name,
                 error,
-                interval_ms / 1000,
+                interval_s,
                 exc_info=root_of(error) if log.isEnabledFor(logging.DEBUG) else None,
             )
 
@@ -161,3 +167,7 @@ class _EnumeratorThread(threading.Thread):
             log.warning(
                 "the enumerator of source %r cannot be closed: %s", self._source.name, error
             )
+
+
+def _bounded_s(interval_s: float) -> float:
+    return max(SHORTEST_S, min(interval_s, threading.TIMEOUT_MAX))
