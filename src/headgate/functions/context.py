@@ -95,8 +95,8 @@ class ConnectorContext(Protocol):
 
         Raises ``error`` if the operator's policy is to fail. Otherwise it counts and skips it, or
         emits a DeadLetter, and the reader goes on behind it. Call it on the task's own thread,
-        within ``poll`` or ``write``, once the reader's position has passed the bytes: a reader
-        that is opened at the next ``position()`` must not meet them again.
+        within ``poll``, ``write`` or ``flush``, once the reader's position has passed the bytes: a
+        reader that is opened at the next ``position()`` must not meet them again.
         """
 
 

@@ -1,6 +1,7 @@
 """The chain: built from its tail, opened tail first, finished head first, closed always. Row 5."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import SnapshotMoment, TaskInfo
+from headgate.functions.error_policy import ErrorPolicy
 from headgate.functions.function import OutputTag
 from tests.core.chain.kit import NOW_MS, LoggingOperator, StrictLoan
 from tests.core.egress.kit import make_partition, readers_of
@@ -434,3 +436,29 @@ def test_operators_can_be_left_out_when_the_others_are_opened() -> None:
     assert log[2:] == ["b open"]
     chain.close()
     assert log[3:] == ["b close", "a close"], "closed are all"
+
+
+def test_figures_tell_what_each_operator_has_left_out() -> None:
+    got: list[Any] = []
+    letters: list[Any] = []
+    tag = OutputTag("dead")
+    first = replace(
+        op(0, lambda: MapOperator(int), ToOperator(1)), on_error=ErrorPolicy.dead_letters(tag)
+    )
+    second = replace(
+        op(1, lambda: MapOperator(lambda n: 1 // n), ToOperator(2), ToOperator(3, tag="dead")),
+        on_error=ErrorPolicy.dead_letters(tag),
+    )
+    chain = build(
+        first,
+        second,
+        op(2, lambda: SinkFunctionOperator(got.append)),
+        op(3, lambda: SinkFunctionOperator(letters.append)),
+    )
+    chain.open(context_of)
+    chain.process(Bundle(["1", "x", "0", "1"]), 0)
+    figures = [(each.skipped, each.dead_letters) for each in chain.statistics()]
+    assert figures == [(1, 0), (0, 1), (0, 0), (0, 0)], "nobody reads the letters of the first"
+    assert got == [1, 1] and [letter.record for letter in letters] == [0]
+    assert chain.statistics()[1].records_out == 3
+    chain.close()

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import Record
-from headgate.base.errors import UserFunctionFailed
+from headgate.base.errors import StateBroken, UserFunctionFailed
 from headgate.core.egress.router import (
     MEMO_KEYS,
     Broadcast,
@@ -345,7 +345,44 @@ def test_a_key_without_a_stable_hash_is_told_in_the_same_way() -> None:
         router.split([1], None)
 
 
+def test_a_key_without_a_stable_hash_fails_in_spite_of_a_policy() -> None:
+    class Odd:
+        def __reduce_ex__(self, protocol: object) -> str:
+            raise ValueError("not to be pickled")
+
+    router = set_up(KeyGroupPartitioner(lambda record: Odd(), 128, "count", True), 2)
+    with pytest.raises(UserFunctionFailed, match="not to be pickled"):
+        router.split([1], None)
+
+
 def test_without_a_reader_the_error_stays_as_it_is() -> None:
     router = set_up(KeyGroupPartitioner(lambda record: record["id"]), 2)
     with pytest.raises(KeyError):
         router.split([{}], None)
+
+
+@given(st.lists(st.integers(-20, 20)), st.integers(2, 5))
+def test_a_record_without_a_key_goes_to_the_first_task_of_a_reader_with_a_policy(
+    values: list[int], channels: int
+) -> None:
+    def key_of(value: int) -> object:
+        return 1 // (value > 0) and value
+
+    router = set_up(KeyGroupPartitioner(key_of, 128, "count", True), channels)
+    strict = set_up(KeyGroupPartitioner(lambda value: value, 128, "count"), channels)
+    expected = [strict.pick(value) if value > 0 else 0 for value in values]
+    assert [router.pick(value) for value in values] == expected
+    split = {channel: records for channel, records, _ in router.split(values, None)}
+    for channel in range(channels):
+        mine = [value for value, at in zip(values, expected, strict=True) if at == channel]
+        assert split.get(channel, []) == mine
+
+
+@pytest.mark.parametrize("error", [MemoryError(), StateBroken("no")])
+def test_what_is_never_left_out_is_not_routed_either(error: Exception) -> None:
+    def key_of(value: int) -> object:
+        raise error
+
+    router = set_up(KeyGroupPartitioner(key_of, 128, "count", True), 2)
+    with pytest.raises((type(error), UserFunctionFailed)):
+        router.split([1, 2], None)

@@ -25,7 +25,11 @@ from headgate.core.operators.broadcast import (
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
 from headgate.core.operators.reduce import AggregateOperator, ReduceOperator
-from headgate.core.operators.sinks import SinkFunctionOperator, SinkOperator
+from headgate.core.operators.sinks import (
+    SinkFunctionOperator,
+    SinkOperator,
+    TwoPhaseSinkOperator,
+)
 from headgate.core.operators.sorted_input import SortedInput
 from headgate.core.operators.source import SourceOperator
 from headgate.core.operators.timestamps import TimestampsOperator
@@ -35,9 +39,14 @@ from headgate.core.operators.two_inputs import (
     CoProcessOperator,
     KeyedCoProcessOperator,
 )
-from headgate.functions.context import TimeDomain
+from headgate.functions.context import SnapshotMoment, TimeDomain
 from headgate.functions.error_policy import DeadLetter, ErrorPolicy, FailedTimer
-from headgate.functions.sink import Sink, SinkWriter
+from headgate.functions.sink import (
+    CommittingSinkWriter,
+    Sink,
+    SinkWriter,
+    TwoPhaseCommittingSink,
+)
 from headgate.functions.source import Source, SplitReader
 from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import open_operator
@@ -438,6 +447,42 @@ def test_a_writer_names_the_record_that_it_cannot_write() -> None:
 def test_a_batch_that_fails_without_a_culprit_fails_the_job_with_a_sentence() -> None:
     with pytest.raises(ConnectorError, match=r"Writer has failed to write 2 records \(OSError"):
         TolerantRun(SinkOperator(OddSink())).process(1, 0)
+
+
+def test_what_a_two_phase_sink_rejects_when_it_flushes_goes_before_the_barrier() -> None:
+    class Late(TwoPhaseCommittingSink):
+        def create_writer(self, context: Any) -> CommittingSinkWriter:
+            class Writer(CommittingSinkWriter):
+                def __init__(self) -> None:
+                    self.waiting: list[int] = []
+
+                def write(self, records: list[int]) -> None:
+                    self.waiting += records
+
+                def flush(self) -> None:
+                    for record in self.waiting:
+                        context.malformed(record, ValueError("late"))
+                    self.waiting = []
+
+                def prepare_commit(self, moment: Any) -> list[Any]:
+                    return []
+
+            return Writer()
+
+        def create_committer(self, context: Any) -> Any:
+            class Nothing:
+                def close(self) -> None:
+                    """It has nothing."""
+
+            return Nothing()
+
+    run = TolerantRun(TwoPhaseSinkOperator(Late()))
+    run.process(1)
+    run.operator.before_barrier(SnapshotMoment(1, 0))
+    assert run.rejected == [1]
+    run.operator.snapshot(SnapshotMoment(1, 0))
+    assert run.rejected == [1]
+    run.operator.close()
 
 
 def test_a_batch_of_keys_leaves_out_what_has_no_key() -> None:

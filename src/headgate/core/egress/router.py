@@ -7,7 +7,7 @@ Keys go by key group (a stable hash modulo the maximum parallelism), so that sta
 from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import not_
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 from headgate.base.elements import Key, Record
 from headgate.base.errors import HeadgateError, raise_user_error
@@ -182,17 +182,24 @@ class KeyGroupPartitioner(_PerRecord):
         except Exception as error:
             if self._reader_takes_all and not isinstance(error, HeadgateError | MemoryError):
                 return [self._pick_or_first(record) for record in records]
-            if not self._reader:
-                raise
-            raise_user_error(error, self._reader, "when the key of a record was selected")
+            self._raise(error)
 
     def _pick_or_first(self, record: Record) -> int:
         try:
-            return self.pick_key(self._key_of(record))
+            key = self._key_of(record)
         except Exception as error:
             if isinstance(error, HeadgateError | MemoryError):
-                raise
+                self._raise(error)
             return 0
+        try:
+            return self.pick_key(key)
+        except Exception as error:  # the reader might take such a key, in the wrong task
+            self._raise(error)
+
+    def _raise(self, error: Exception) -> NoReturn:
+        if not self._reader:
+            raise error
+        raise_user_error(error, self._reader, "when the key of a record was selected")
 
     def pick_key(self, key: Key) -> int:
         try:

@@ -194,6 +194,11 @@ class TwoPhaseSinkOperator(Operator):
         assert self._writer is not None
         self._rejected.write(self._writer, bundle.records)
 
+    def before_barrier(self, moment: SnapshotMoment) -> None:
+        if self.failures is not None:  # the letters of what is rejected now belong before it
+            assert self._writer is not None
+            self._writer.flush()
+
     def finish(self) -> None:
         self._ready += self._prepare(None)
         if not self.context.checkpoints:
