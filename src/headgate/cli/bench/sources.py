@@ -22,6 +22,7 @@ from typing import Any, Final
 from headgate.cli.bench.kafka_topics import MEANINGS as KAFKA_MEANINGS
 from headgate.cli.bench.kafka_topics import kafka_section
 from headgate.cli.bench.measured_job import ReportingSink, bench_environment
+from headgate.cli.bench.source_files import FILE_MEANINGS, parquet_section, text_section
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
 
@@ -40,6 +41,7 @@ MEANINGS: Final = {
     "polled_p99_ms": "",
     "polled_idle_cpu_percent": "",
     **KAFKA_MEANINGS,
+    **FILE_MEANINGS,
 }
 
 
@@ -66,7 +68,12 @@ def idle_section(seconds: float) -> dict[str, Any]:
 
 
 SECTIONS: Final[Mapping[str, Callable[[float], dict[str, Any]]]] = MappingProxyType(
-    {"idle": idle_section, "kafka": kafka_section}
+    {
+        "idle": idle_section,
+        "kafka": kafka_section,
+        "parquet": parquet_section,
+        "text": text_section,
+    }
 )
 
 
