@@ -4,8 +4,9 @@ import gzip
 import json
 import pickle
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ from headgate.connectors.formats.json import JsonLinesFormat
 from headgate.connectors.formats.lines import TextFormat
 from tests.connectors.kit import read_some, task_context
 
+Malformed = Callable[[object, Exception], None]
+
+PAIR = Types.ROW_NAMED(["n", "text"], [Types.INT(), Types.STRING()])
+ROWS = {"1,x": (1, "x"), "2,y": (2, "y"), "[3]": None, "4": None, '"5,z': None, '6,"z"z': None}
 TEXTS = st.text(alphabet="ab\n\ré\x0b", max_size=60)
 CUTS = st.lists(st.integers(0, 80), max_size=6)
 BLOCKS = st.integers(1, 9)
@@ -38,11 +43,16 @@ def file_of(data: bytes, suffix: str = "") -> Iterator[str]:
 
 
 def open_reader(
-    split: FileSplit, position: object, form: RecordFormat, block_bytes: int
+    split: FileSplit,
+    position: object,
+    form: RecordFormat,
+    block_bytes: int,
+    malformed: Malformed | None = None,
 ) -> LineReader:
-    return LineReader(
-        split, position, form, task_context(), FileAccess(()), block_bytes=block_bytes
-    )
+    context = task_context()
+    if malformed is not None:
+        context = replace(context, malformed=malformed)
+    return LineReader(split, position, form, context, FileAccess(()), block_bytes=block_bytes)
 
 
 def pieces(path: str, cuts: list[int], size: int) -> list[FileSplit]:
@@ -51,10 +61,20 @@ def pieces(path: str, cuts: list[int], size: int) -> list[FileSplit]:
     return [FileSplit(path, *ends_of) for ends_of in zip(starts, ends, strict=True)]  # type: ignore[arg-type]
 
 
-def read_on(split: FileSplit, form: RecordFormat, block_bytes: int, limits: list[int]) -> list[Any]:
-    """With a new reader after every other poll, as after a restart."""
+def read_on(
+    split: FileSplit, form: RecordFormat, block_bytes: int, limits: list[int], skips: bool = False
+) -> list[Any]:
+    """With a new reader after every other poll, as after a restart.
+
+    ``skips``: malformed lines do not fail, but stand with the name of their error in the result.
+    """
     records: list[Any] = []
-    reader = open_reader(split, None, form, block_bytes)
+
+    def malformed(raw: object, error: Exception) -> None:
+        records.append((raw, type(error).__name__))
+
+    keep = malformed if skips else None
+    reader = open_reader(split, None, form, block_bytes, keep)
     for turn in range(10_000):
         limit = limits[turn % len(limits)]
         found = read_some(reader, limit)
@@ -65,7 +85,7 @@ def read_on(split: FileSplit, form: RecordFormat, block_bytes: int, limits: list
         if turn % 2:
             position = pickle.loads(pickle.dumps(reader.position()))
             reader.close()
-            reader = open_reader(split, position, form, block_bytes)
+            reader = open_reader(split, position, form, block_bytes, keep)
     else:
         raise AssertionError("no end")
     reader.close()
@@ -107,6 +127,57 @@ def test_the_position_behind_the_last_line_is_the_end_of_the_file(
         reader.close()
 
 
+@given(
+    st.lists(st.sampled_from([b"a", b"b", b"\n", b"\r", b"\xff", b"1234"]), max_size=40),
+    CUTS,
+    BLOCKS,
+    LIMITS,
+)
+def test_in_any_cut_each_malformed_line_is_reported_once_and_in_its_place(
+    parts: list[bytes], cuts: list[int], block_bytes: int, limits: list[int]
+) -> None:
+    data = b"".join(parts)
+    form = TextFormat(max_line_bytes=6)
+    expected: list[Any] = []
+    for line in data.splitlines():
+        if len(line) > 6:
+            expected.append((line[:7], "LineTooLong"))
+        elif b"\xff" in line:
+            expected.append((line, "LineUndecodable"))
+        else:
+            expected.append(line.decode())
+    with file_of(data) as path:
+        found: list[Any] = []
+        for split in pieces(path, cuts, len(data)):
+            found += read_on(split, form, block_bytes, limits, skips=True)
+    short = [(item[0][:7], item[1]) if isinstance(item, tuple) else item for item in found]
+    assert short == expected
+
+
+@given(st.lists(st.sampled_from([*ROWS, ""]), max_size=12), CUTS, BLOCKS, LIMITS)
+def test_malformed_rows_are_reported_once_and_in_their_place(
+    lines: list[str], cuts: list[int], block_bytes: int, limits: list[int]
+) -> None:
+    data = "".join(f"{line}\n" for line in lines).encode()
+    expected = [ROWS[line] or (line.encode(), "LineMalformed") for line in lines if line]
+    with file_of(data) as path:
+        found: list[Any] = []
+        for split in pieces(path, cuts, len(data)):
+            found += read_on(split, CsvFormat(PAIR), block_bytes, limits, skips=True)
+    assert [tuple(item) for item in found] == expected
+
+
+@given(st.lists(st.sampled_from(["[1]", "{}", "{", "tru", ""]), max_size=12), BLOCKS, LIMITS)
+def test_malformed_json_is_reported_once_and_in_its_place(
+    lines: list[str], block_bytes: int, limits: list[int]
+) -> None:
+    data = "".join(f"{line}\n" for line in lines).encode()
+    with file_of(data) as path:
+        found = read_on(FileSplit(path), JsonLinesFormat(), block_bytes, limits, skips=True)
+    good: dict[str, Any] = {"[1]": [1], "{}": {}}
+    assert found == [good.get(line, (line.encode(), "LineMalformed")) for line in lines if line]
+
+
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(alphabet='a\n"é', max_size=3),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("xy"), inner),
@@ -133,7 +204,6 @@ def test_in_any_cut_of_json_lines_each_value_comes_once(
 
 FIELDS = st.text(alphabet='a,"é ', max_size=4)
 SPANNING = st.text(alphabet='a,"é\r\n', max_size=4)
-PAIR = Types.ROW_NAMED(["n", "text"], [Types.INT(), Types.STRING()])
 
 
 def csv_of(rows: list[tuple[int, str]], ends: str) -> bytes:

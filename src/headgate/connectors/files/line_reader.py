@@ -301,7 +301,9 @@ class LineReader(SplitReader):
         """How many bytes of ``_rest`` are whole lines of the split; before ``searched`` is none."""
         rest = self._rest
         if end is not None and len(rest) >= end:
-            return max(0, line_start(rest, end, self._at_end))
+            start = line_start(rest, end, self._at_end)
+            if start >= 0:
+                return start
         if self._at_end:
             return len(rest)
         # The last byte is left out for \r: a \n may follow in the next block.
