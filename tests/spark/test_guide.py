@@ -34,6 +34,7 @@ PAGES = (
     "docs/types.md",
     "docs/batch.md",
     "docs/coming-from-pyflink.md",
+    "docs/connectors/files.md",
     "docs/connectors/kafka.md",
 )
 WITH_POSTGRES = "docs/connectors/postgres.md"
