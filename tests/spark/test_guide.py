@@ -35,6 +35,8 @@ PAGES = (
     "docs/batch.md",
     "docs/coming-from-pyflink.md",
     "docs/connectors/files.md",
+    "docs/connectors/delta.md",
+    "docs/connectors/iceberg.md",
     "docs/connectors/kafka.md",
 )
 WITH_POSTGRES = "docs/connectors/postgres.md"
