@@ -1,7 +1,9 @@
 """The strict broker and the mock cluster, started once for all tests of this folder."""
 
 import secrets
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,11 @@ def cluster() -> Iterator[MockCluster]:
     made = MockCluster()
     yield made
     made.close()
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
+    """Closes what jobs have opened; their files go to a folder of the test."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with ExitStack() as stack:
+        yield stack

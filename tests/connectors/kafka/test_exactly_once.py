@@ -181,8 +181,15 @@ def test_a_commit_on_its_way_while_a_successor_starts_counts_once(
     assert seen(address, topic) == ["a"]
 
 
-@pytest.mark.parametrize("action", ["drop-before", "drop-after"])
-@pytest.mark.parametrize("api", ["InitProducerId", "Produce", "EndTxn"])
+@pytest.mark.parametrize(
+    ("api", "action"),
+    [
+        ("InitProducerId", "drop-after"),
+        ("Produce", "drop-after"),
+        ("EndTxn", "drop-before"),
+        ("EndTxn", "drop-after"),
+    ],
+)
 def test_a_lost_connection_repeats_no_record(
     strict_broker: StrictBroker, new_topic: NewTopic, api: str, action: str
 ) -> None:

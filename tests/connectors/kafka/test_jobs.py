@@ -1,8 +1,6 @@
 """Jobs that read a topic in real worker processes, killed, stopped, rescaled: each record once."""
 
 import signal
-import tempfile
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,12 +12,11 @@ from headgate.connectors.files.sink import TextFileSink
 from headgate.connectors.formats.schemas import SimpleStringSchema
 from headgate.connectors.kafka.source import KafkaSource
 from headgate.control.life_cycle import JobState
-from headgate.host.driver.control_server import ControlServer
-from headgate.host.driver.driver_run import DriverRun
 from headgate.plan.job_graph import JobGraph
+from tests.connectors.kafka.job_kit import begin, begin_again, open_job
 from tests.connectors.kafka.kit import QUICK, MockCluster
-from tests.host.control_rig import TIMES, Worker, ended, replace_times, workers
-from tests.host.recovering_kit import Job, completed
+from tests.host.control_rig import ended
+from tests.host.recovering_kit import completed
 from tests.host.rig import eventually
 
 
@@ -79,42 +76,6 @@ def _lines(folder: Path) -> list[str]:
 @pytest.fixture
 def topics(cluster: MockCluster) -> Topics:
     return Topics(cluster)
-
-
-@pytest.fixture
-def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with ExitStack() as stack:
-        yield stack
-
-
-def open_job(opened: ExitStack, folder: Path, graph: JobGraph, **settings: str) -> Job:
-    times = replace_times(TIMES, cancel_ms=2_000, settle_ms=50, loss_ms=10)
-    server = opened.enter_context(ControlServer(times=times))
-    about = {
-        "execution.checkpointing.dir": str(folder / "checkpoints"),
-        "execution.checkpointing.interval": "60 ms",
-        "restart-strategy.fixed-delay.attempts": "100",
-    }
-    job = Job(server, graph, **{**about, **settings})
-    opened.callback(job.close)
-    return job
-
-
-def begin(
-    opened: ExitStack, job: Job, count: int, stage: str = ""
-) -> tuple[DriverRun, list[Worker]]:
-    run, processes = job.begin(stage), opened.enter_context(workers(count))
-    for slot, process in enumerate(processes):
-        process.serve(job.contact(stage), slot)
-    return run, processes
-
-
-def begin_again(opened: ExitStack, job: Job, count: int, run: DriverRun, stage: str) -> DriverRun:
-    """After the loss of a process."""
-    assert ended(run).restart_in_ms is not None
-    assert job.keeper.settled().wait(20)
-    return begin(opened, job, count, stage)[0]
 
 
 def test_each_record_counts_once_over_killed_workers_new_topics_and_another_parallelism(
