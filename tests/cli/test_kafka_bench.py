@@ -1,9 +1,10 @@
-"""The parts of the section ``kafka`` of ``bench sources`` that need no Spark."""
+"""The parts of the sections about Kafka of ``bench sources`` that need no Spark."""
 
 import pytest
 
 pytest.importorskip("confluent_kafka")
 
+from headgate.cli.bench.kafka_sink import TextReader
 from headgate.cli.bench.kafka_topics import PARTITIONS, TextMeter, mock_brokers, plain_round
 
 
@@ -21,3 +22,10 @@ def test_texts_are_counted_from_the_first_to_the_last() -> None:
     report = meter.report()
     assert report["records"] == 3
     assert report["round"][0] > 0
+
+
+def test_the_source_of_texts_gives_as_many_as_it_should() -> None:
+    reader = TextReader(2_500)
+    sizes = [len(texts) for texts in iter(lambda: reader.poll(700), None)]
+    assert sizes == [700, 700, 700, 400]
+    assert reader.position() == 0

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from headgate.cli.bench.kafka_sink import KAFKA_SINK_MEANINGS, kafka_sink_section
 from headgate.cli.bench.kafka_topics import MEANINGS as KAFKA_MEANINGS
 from headgate.cli.bench.kafka_topics import kafka_section
 from headgate.cli.bench.measured_job import ReportingSink, bench_environment
@@ -41,6 +42,7 @@ MEANINGS: Final = {
     "polled_p99_ms": "",
     "polled_idle_cpu_percent": "",
     **KAFKA_MEANINGS,
+    **KAFKA_SINK_MEANINGS,
     **FILE_MEANINGS,
 }
 
@@ -71,6 +73,7 @@ SECTIONS: Final[Mapping[str, Callable[[float], dict[str, Any]]]] = MappingProxyT
     {
         "idle": idle_section,
         "kafka": kafka_section,
+        "kafka-sink": kafka_sink_section,
         "parquet": parquet_section,
         "text": text_section,
     }

@@ -138,22 +138,25 @@ class ProgressTopic:
             open_ends.pop(message.partition(), None)
 
     def _partitions(self) -> int:
-        """How many it has; 0: there is no such topic, and looking for it does not make one."""
-        topics = self._library.TopicCollection([self._topic])
+        """How many it has; 0: there is no such topic.
+
+        All topics are asked for: brokers that create topics by themselves would make one that is
+        asked for by name, and would not compact it.
+        """
         deadline = time.monotonic() + self._cluster.timeout_s
         while True:
-            asked = self._admin.describe_topics(topics, request_timeout=ASK_S)[self._topic]
             try:
-                return len(asked.result().partitions)
+                found = self._admin.list_topics(timeout=ASK_S).topics.get(self._topic)
             except self._library.KafkaException as error:
+                error.__traceback__ = None  # it would keep the client open
                 self._admin.poll(0)  # it calls error_cb
                 refused = self._watch.refused
-                if refused is None and _name(error) == "UNKNOWN_TOPIC_OR_PART":
-                    return 0
                 problem = self._problem(refused if refused is not None else error)
                 may_pass = isinstance(problem, KafkaUnready) and refused is None
                 if not may_pass or time.monotonic() >= deadline:
                     raise problem from error
+            else:
+                return 0 if found is None or found.error is not None else len(found.partitions)
 
     def _consumer(self) -> Any:
         forced = {
