@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         SourceFunction,
     )
     from headgate.functions.sink import Sink, SinkWriter
-    from headgate.functions.source import Source, SplitLag, SplitReader
+    from headgate.functions.source import Source, SplitEnumerator, SplitLag, SplitReader
     from headgate.functions.state import (
         ListStateDescriptor,
         MapStateDescriptor,
@@ -102,6 +102,7 @@ __all__ = [
     "SlidingEventTimeWindows",
     "Source",
     "SourceFunction",
+    "SplitEnumerator",
     "SplitLag",
     "SplitReader",
     "StreamExecutionEnvironment",

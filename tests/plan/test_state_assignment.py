@@ -9,8 +9,15 @@ import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from headgate.base.checkpoints import Metadata, OperatorRestore, OperatorState, TaskRestore
+from headgate.base.checkpoints import (
+    Metadata,
+    OperatorRestore,
+    OperatorState,
+    SourceState,
+    TaskRestore,
+)
 from headgate.base.errors import (
     CheckpointUnsound,
     FinishedAlready,
@@ -21,9 +28,18 @@ from headgate.base.errors import (
     RestoreRefused,
     StateUnclaimed,
 )
+from headgate.core.operators.source_splits import identify_splits
+from headgate.core.operators.split_discovery import (
+    SplitDiscovery,
+    dealt_state,
+    pickled_position,
+    pickled_splits,
+)
 from headgate.core.state.keys import groups_of
+from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
 from headgate.plan import ship_strategies as ships
-from headgate.plan.execution_graph import task_id
+from headgate.plan.execution_graph import build_execution_graph, planned_sources, task_id
 from headgate.plan.job_graph import JobGraph
 from headgate.plan.state_assignment import restore
 from headgate.plan.stream_graph import Chaining, StreamGraph
@@ -180,6 +196,62 @@ def test_positions_of_a_source_go_to_all_its_tasks() -> None:
     assert [operator.source for operator in of(restore(metadata, wider), "read")] == [
         (left.source, None)
     ] * 3
+
+
+class Shelf(Source):
+    def open(self, split: object, position: object, context: ConnectorContext) -> SplitReader:
+        raise AssertionError("nothing is read here")
+
+
+def handing_out(readers: int) -> JobGraph:
+    """The driver hands out the splits of the source."""
+    graph, _ = words(readers=readers)
+    listed = tuple(identify_splits(["a", "b", "c"]))
+    graph.nodes[1].discovery = SplitDiscovery(Shelf(), "read", readers, listed)
+    return planned(graph)
+
+
+def held(*splits: str, position: object = ("listed", 2, b"")) -> SourceState:
+    data = tuple(pickled_splits(splits))
+    return SourceState("read", "source", pickled_position(position), data)
+
+
+def test_splits_of_the_driver_go_to_the_driver_again() -> None:
+    job = handing_out(2)
+    metadata = structs.replace(recording(job), sources=(held("b", "c"),))
+    wider = handing_out(3)
+    restores = restore(metadata, wider)
+    assert all(operator.source == () for operator in of(restores, "read"))
+    execution = build_execution_graph(wider, "job", 0)
+    (source,) = planned_sources(wider, execution, restores, metadata.sources)
+    assert source.restored == held("b", "c") and source.by_demand
+    assert source.slots == {"0.0": 0, "0.1": 1, "0.2": 2}
+
+
+def test_tasks_that_had_finished_get_no_splits() -> None:
+    job = handing_out(2)
+    execution = build_execution_graph(job, "job", 0)
+    restores = restore(recording(job, finished=("0.1",)), job)
+    (source,) = planned_sources(job, execution, restores)
+    assert list(source.slots) == ["0.0"] and source.restored is None
+    over = {task: structs.replace(given, finished=True) for task, given in restores.items()}
+    assert planned_sources(job, execution, over) == ()
+
+
+def test_splits_of_the_driver_go_to_tasks_that_get_all_at_the_start() -> None:
+    metadata = structs.replace(recording(handing_out(2)), sources=(held("b"),))
+    _, dealing = words(readers=3)
+    for operator in of(restore(metadata, dealing), "read"):
+        assert len(operator.source) == 3
+        extra = operator.source[2]
+        assert extra is not None and extra.inline == dealt_state(held("b"))
+
+
+def test_a_source_that_has_lost_its_enumerator_is_refused() -> None:
+    metadata = structs.replace(recording(handing_out(2)), sources=(held(position=17),))
+    _, dealing = words(readers=2)
+    with pytest.raises(RestoreRefused, match="source 'source': it had an enumerator"):
+        restore(metadata, dealing)
 
 
 def test_an_operator_finds_its_state_in_another_chain() -> None:

@@ -62,7 +62,7 @@ from headgate.functions.function import (
     SourceFunction,
 )
 from headgate.functions.sink import Sink, SinkWriter
-from headgate.functions.source import Source, SplitLag, SplitReader
+from headgate.functions.source import Source, SplitEnumerator, SplitLag, SplitReader
 from headgate.functions.triggers import Trigger, TriggerResult
 from headgate.functions.window import CountWindow, GlobalWindow, TimeWindow, Window
 from headgate.functions.window_functions import (
@@ -144,6 +144,7 @@ __all__ = [
     "SlotSharingGroup",
     "Source",
     "SourceFunction",
+    "SplitEnumerator",
     "SplitLag",
     "SplitReader",
     "SplitStream",

@@ -6,10 +6,11 @@ import zlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from headgate.base.checkpoints import CheckpointKind, Metadata, Piece
+from headgate.base.checkpoints import CheckpointKind, Metadata, Piece, SourceState, SplitData
 from headgate.base.errors import CheckpointCorrupt
-from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
+from headgate.host.checkpoints.metadata import CheckpointKey, decode_metadata, encode_metadata
 from tests.host.checkpoint_kit import metadata_of, task_of
 
 PIECES = st.builds(
@@ -69,10 +70,22 @@ def test_a_file_that_is_cut_or_longer_is_refused_at_every_length() -> None:
 
 def test_another_version_is_told_as_such() -> None:
     body = WHOLE[18:]
-    header = struct.pack("<4sHQ", b"HgCk", 3, len(body))
+    header = struct.pack("<4sHQ", b"HgCk", 5, len(body))
     checksum = struct.pack("<I", zlib.crc32(body, zlib.crc32(header)))
-    with pytest.raises(CheckpointCorrupt, match=r"version 3.*with the Headgate that wrote it"):
+    with pytest.raises(CheckpointCorrupt, match=r"version 5.*with the Headgate that wrote it"):
         decode_metadata("m", header + checksum + body)
+
+
+@pytest.mark.parametrize("key", [None, CheckpointKey(b"k" * 32)])
+def test_splits_that_the_driver_holds_have_a_version_that_others_refuse(
+    key: CheckpointKey | None,
+) -> None:
+    held = SourceState("uid", "shelf", b"position", (SplitData(b"mark", b"split"),))
+    metadata = structs.replace(metadata_of(7), sources=(held,))
+    data = encode_metadata(metadata, key)
+    assert struct.unpack_from("<4sH", data)[1] == (3 if key is None else 4)
+    assert decode_metadata("m", data, key) == metadata
+    assert struct.unpack_from("<4sH", encode_metadata(metadata_of(7), key))[1] in (1, 2)
 
 
 def test_something_else_under_a_right_checksum_is_refused() -> None:

@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from headgate.base.messages import TaskFigures
 from headgate.observe.analysis.rates import (
@@ -152,6 +153,9 @@ def test_suggestions_are_capped_by_key_groups_and_source_splits() -> None:
     assert (source.suggested, source.limited_by) == (1, "source splits")
     assert (middle.suggested, middle.limited_by) == (2, "key groups")
     assert (end.suggested, end.limited_by) == (2, "max parallelism")
+    waiting = [structs.replace(task, unassigned_splits=5) for task in tasks[:1]]
+    source, _, _ = advise(window_of(small, [*waiting, *tasks[1:]], before=before))
+    assert source.limited_by == "max parallelism", "the driver has more of them"
 
 
 def test_more_tasks_than_cores_can_feed_are_not_suggested() -> None:

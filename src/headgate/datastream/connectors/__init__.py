@@ -28,7 +28,7 @@ from headgate.functions.sink import (
     SinkWriter,
     TwoPhaseCommittingSink,
 )
-from headgate.functions.source import Source, SplitLag, SplitReader
+from headgate.functions.source import Source, SplitEnumerator, SplitLag, SplitReader
 
 if TYPE_CHECKING:
     from headgate.connectors.delta.sink import DeltaSink
@@ -76,6 +76,7 @@ __all__ = [
     "SinkWriter",
     "SocketTextSource",
     "Source",
+    "SplitEnumerator",
     "SplitLag",
     "SplitReader",
     "SqliteSink",
