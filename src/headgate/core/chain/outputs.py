@@ -394,7 +394,7 @@ class TypedOutput:
             records = coerce(bundle.records)
             self._streak.passed()
             return Bundle(records, bundle.timestamps)
-        except TypeError:  # each alone, to learn which ones do not fit
+        except Exception:  # each alone, to learn which ones do not fit
             found, failed = attempt(
                 iter(bundle.records),
                 lambda records: (coerce([record])[0] for record in records),

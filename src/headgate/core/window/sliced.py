@@ -238,7 +238,8 @@ class SlicedKeeper:
     def _send(self, window: TimeWindow, entries: Entries, ends: bool = False) -> None:
         """The answer of a window for these keys. ``ends``: and nothing of it is kept."""
         if self._answers.user_function is None:
-            last_ms, keys, values = window.end - 1, list(entries), list(entries.values())
+            last_ms, values = window.end - 1, list(entries.values())
+            keys = list(entries) if self._answers.tolerates else []
             for start in range(0, len(values), PIECE):
                 failed = None
                 if self._answers.tolerates:
