@@ -1,6 +1,7 @@
 """Operators with an error policy: what fails is left out, and the rest goes on without it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from headgate.base.errors import ConnectorError, UserFunctionFailed
 from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
+from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.chain.user_function import PIECE
 from headgate.core.chain.watermarks import TimePlan, silent
 from headgate.core.operators.async_wait import AsyncWaitOperator
@@ -49,9 +51,9 @@ from headgate.functions.sink import (
 )
 from headgate.functions.source import Source, SplitReader
 from headgate.functions.state import ValueStateDescriptor
-from tests.core.chain.kit import open_operator
+from tests.core.chain.kit import context, open_operator
 from tests.core.operators.failing_kit import DEAD, TolerantRun
-from tests.core.operators.kit import BOTH, NumberAndSquare
+from tests.core.operators.kit import BOTH, NumberAndSquare, ScriptedCalls
 
 
 def odd(value: int) -> int:
@@ -388,6 +390,42 @@ def test_asynchronous_calls_that_fail_keep_their_place_in_line(ordered: bool) ->
     assert [(letter.record, letter.timestamp_ms) for letter in run.letters] == [(2, 2), (4, 4)]
     assert run.output.elements == [Watermark(5)]
     run.operator.close()
+
+
+@BOTH
+def test_a_failed_call_that_waits_for_its_turn_is_called_again_after_a_restore(
+    ordered: bool,
+) -> None:
+    """Its letter leaves with its turn, so that it is in the checkpoint or behind it, never both."""
+    scripted: list[ScriptedCalls] = []
+
+    def start(work: Any, completed: Any) -> ScriptedCalls:
+        scripted.append(ScriptedCalls(work, completed))
+        return scripted[-1]
+
+    within = replace(context(), async_calls=start)
+    function: Any = NumberAndSquare()
+    run = TolerantRun(AsyncWaitOperator(function, 1000, 4, ordered), within=within)
+    run.process(1, times=[1])
+    run.operator.watermark_advanced(Watermark(1))
+    run.process(2, 3, times=[2, 3])
+    (calls,) = scripted
+    calls.end(1, ValueError("no"))
+    calls.completed()
+    assert run.letters == []
+    held = run.operator.snapshot(SnapshotMoment(1, 0))
+    restored = OperatorRestored(plain=(held.plain,))
+    again = TolerantRun(
+        AsyncWaitOperator(function, 1000, 4, ordered), within=replace(within, restored=restored)
+    )
+    for operator, made in ((run, calls), (again, scripted[1])):
+        while made.under_way:
+            is_bad = made.under_way[0].record == 2
+            made.end(0, ValueError("no") if is_bad else None)
+            made.completed()
+        assert operator.rejected == [2]
+        assert sorted(operator.records) == ["r1", "r3"]
+        operator.operator.close()
 
 
 def test_an_exit_in_an_asynchronous_call_fails_the_job() -> None:

@@ -63,6 +63,10 @@ class RecordFailures:
         else:
             self._leave_out(error, raw, None, None)
 
+    def check(self, error: Exception) -> None:
+        """Raise an error that must not be passed over, before its record is left out."""
+        _raise_if_fatal(error)
+
     def failed(self, error: Exception, record: Record, timestamp_ms: int | None) -> None:
         """User code has raised for a record; raises if that must not be passed over."""
         _raise_if_fatal(error)

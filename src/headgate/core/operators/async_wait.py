@@ -11,7 +11,7 @@ watermarks, which the sources emit anew.
 import pickle
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.errors import StateBroken, UserFunctionFailed
@@ -27,6 +27,7 @@ from headgate.core.chain.async_queue import (
     UnorderedQueue,
 )
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.record_failures import FailureStreak, bundle_without
 from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.snapshots import restored_parts
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
@@ -59,6 +60,8 @@ class AsyncWaitOperator(StatefulOperator):
         self._calls: AsyncCalls | None = None
         self._pending: PendingRecords = deque()
         """Of an earlier run, and not begun here for want of room; updates behind them too."""
+        self._failed_calls = 0
+        """Those in the queue whose records are left out when their turn comes."""
         self._name = ""
         self._full_ms = 0.0
         self._full_since_ms: float | None = None
@@ -165,8 +168,6 @@ class AsyncWaitOperator(StatefulOperator):
         for call in done:
             if call.error is not None:
                 self._failed(call, call.error)
-            elif self._streak is not None:
-                self._streak.passed()
         if done:
             self._queue.completed(done)
             self._send()
@@ -175,10 +176,15 @@ class AsyncWaitOperator(StatefulOperator):
                 self._send()
 
     def _failed(self, call: PendingCall, error: BaseException) -> None:
-        """A call came to nothing, its timeout and its retries too; it keeps its place in line."""
-        if self._streak is not None and isinstance(error, Exception):
-            self._streak.failed(error, call.record, call.timestamp)
-            call.error, call.results = None, []
+        """A call came to nothing, its timeout and its retries too; it keeps its place in line.
+
+        Its record is left out when its turn comes: until then a checkpoint holds the record, and a
+        new run calls it again.
+        """
+        if self.failures is not None and isinstance(error, Exception):
+            self.failures.check(error)
+            self._failed_calls += 1
+            call.results = [_FailedCall(error, call.record)]
             return
         # Here, so that it does not matter where it was noticed: at the end, in a mail.
         raise UserFunctionFailed(self.context.operator, error) from error
@@ -213,10 +219,39 @@ class AsyncWaitOperator(StatefulOperator):
             elif isinstance(element, StreamStatus):
                 output.emit_status(element)
             else:
+                if self._streak is not None:
+                    element = self._without_failed(element, self._streak)
                 records, times = element.records, element.timestamps
                 for start in range(0, len(records), PIECE):
                     end = start + PIECE
                     output.collect(Bundle(records[start:end], times and times[start:end]))
+
+    def _without_failed(self, bundle: Bundle, streak: FailureStreak) -> Bundle:
+        """Results that may go; the policy takes calls among them that have failed."""
+        if not self._failed_calls:
+            streak.passed()
+            return bundle
+        failed = [
+            place for place, record in enumerate(bundle.records) if type(record) is _FailedCall
+        ]
+        self._failed_calls -= len(failed)
+        behind, times = 0, bundle.timestamps
+        for place in failed:
+            if place > behind:
+                streak.passed()
+            behind = place + 1
+            call = bundle.records[place]
+            streak.failed(call.error, call.record, None if times is None else times[place])
+        if behind < len(bundle.records):
+            streak.passed()
+        return bundle_without(bundle, failed)
+
+
+class _FailedCall(NamedTuple):
+    """Stands in the queue for the results of a call."""
+
+    error: Exception
+    record: Record
 
 
 class _RemoteFunction(UserFunction):
