@@ -2,9 +2,12 @@
 
 import itertools
 import json
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +53,15 @@ class MockCluster:
         answer = self._answer()
         assert "error" not in answer, answer
         return answer["result"]
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """The brokers hang: connections stay, and nobody answers."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._process.pid, signal.SIGCONT)
 
     def close(self) -> None:
         self._process.stdin.close()

@@ -1,6 +1,7 @@
 """The Kafka source where Kafka is not well: away, refusing, moved, cleaned up, or too much."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from headgate.common import Types
 from headgate.connectors.formats.json import JsonRowDeserializationSchema
 from headgate.connectors.formats.schemas import SimpleStringSchema
 from headgate.connectors.kafka import fetcher
+from headgate.connectors.kafka.enumerator import KafkaTopics
 from headgate.connectors.kafka.offsets import KafkaOffsetsInitializer
 from headgate.connectors.kafka.source import KafkaSource
 from headgate.control.error_classes import is_final, is_outside
@@ -41,7 +43,7 @@ def open_all(source: KafkaSource, context: Any = None) -> list[Any]:
     return [source.open(split, None, context) for split in source.splits(1)]
 
 
-def strict_source(broker: StrictBroker, topic: str, **settings: Any) -> KafkaSource:
+def strict_source(broker: StrictBroker, topic: Any, **settings: Any) -> KafkaSource:
     properties = QUICK | settings.pop("properties", {})
     settings.setdefault("schema", SimpleStringSchema())
     return KafkaSource(broker.address, topic, properties=properties, **settings)
@@ -194,6 +196,25 @@ def test_requests_that_fail_are_repeated_without_loss(brokers: MockCluster) -> N
     reader.close()
 
 
+def test_a_broker_that_hangs_does_not_keep_the_task_from_ending(
+    brokers: MockCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fetcher, "CLOSE_S", 0.5)
+    topic = brokers.new_topic()
+    brokers.produce(topic, ["a"])
+    [reader] = open_all(text_source(brokers, topic, group_id="hanging"))
+    read_until(reader, bool)
+    reader.position_at(SnapshotMoment(1, 0))
+    with brokers.stopped():
+        reader.checkpoint_completed(1)
+        reader.close()
+        assert "is left to close by itself" in caplog.text
+    client_threads = [thread for thread in threading.enumerate() if "kafka" in thread.name]
+    for thread in client_threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
 def test_a_server_that_restarts_is_read_on(own_broker: StrictBroker) -> None:
     from tests.connectors.kafka.broker_kit import create_topic
 
@@ -226,6 +247,26 @@ def test_records_that_were_deleted_before_they_were_read_fail_the_job(cluster: M
     reader = lenient.open(split, 2, task_context())
     assert read_until(reader, lambda records: len(records) == 2) == ["e", "f"]
     reader.close()
+
+
+def test_topics_that_are_deleted_are_told_when_partitions_are_looked_for(
+    strict_broker: StrictBroker, new_topic: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = new_topic()
+    by_name = strict_source(strict_broker, topic).create_enumerator(1, None)
+    matching = KafkaTopics(pattern=topic)
+    by_pattern = strict_source(strict_broker, matching).create_enumerator(1, None)
+    assert [split.topic for each in (by_name, by_pattern) for split in each.discover()] == [
+        topic
+    ] * 2
+    admin = AdminClient({"bootstrap.servers": strict_broker.address})
+    admin.delete_topics([topic])[topic].result(PATIENCE_S)
+    with pytest.raises(KafkaRefused, match=f"looking for topic '{topic}'.*create the topic, or"):
+        by_name.discover()
+    assert by_pattern.discover() == []
+    assert f"{topic}-0 is not there any more" in caplog.text
+    by_name.close()
+    by_pattern.close()
 
 
 def test_a_record_that_cannot_be_read_is_named(cluster: MockCluster) -> None:

@@ -4,6 +4,7 @@ Law: a partition is found once. Those that are there at the start begin where th
 that comes later begins at its first record, or records written before it was found would be lost.
 """
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -114,6 +115,13 @@ class KafkaEnumerator(SplitEnumerator):
             raise KafkaRefused(
                 f"{self._cluster.user}: no topic of {self._cluster.servers} matches "
                 f"{self._topics.pattern!r}, and the source does not look again"
+            )
+        gone = sorted(self._known.difference(found))
+        if gone:
+            self._watch.log(
+                logging.WARNING,
+                "%s is not there any more; nothing is read of it until it is back",
+                shown(gone),
             )
         questions = OffsetQuestions(self._cluster, self._consumer, self._watch)
         if self._is_first:

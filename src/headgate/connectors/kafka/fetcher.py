@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from headgate.base.errors import ConnectorError, KafkaUnready, OffsetsLost
 from headgate.connectors.kafka.batches import FetchedBatch, batch_of
-from headgate.connectors.kafka.client import ClientWatch, KafkaCluster, error_words, kafka
+from headgate.connectors.kafka.client import LOG, ClientWatch, KafkaCluster, error_words, kafka
 from headgate.connectors.kafka.offsets import BEGINNING, KafkaTopicPartition
 
 BATCH_RECORDS: Final = 1000
@@ -35,6 +35,8 @@ STALLED_S: Final = 1.0
 FIGURES_S: Final = 1.0
 LAST_COMMIT_S: Final = 3.0
 """For so long the end waits for offsets to be committed."""
+CLOSE_S: Final = 8.0
+"""For so long the task waits for its consumer to close."""
 
 SOURCE_KEYS: Final = frozenset(
     {"client.id.prefix", "commit.offsets.on.checkpoint", "partition.discovery.interval.ms"}
@@ -47,10 +49,12 @@ _DEFAULTS: Final = {
     "auto.offset.reset": "error",
     "fetch.max.bytes": 16 << 20,
     "fetch.queue.backoff.ms": 10,  # 1000 by default, with an empty queue for most of that time
+    "heartbeat.interval.ms": 1000,
     "log.connection.close": False,
     "max.poll.interval.ms": 86_400_000,  # back pressure may last; there is no group to leave
     "queued.max.messages.kbytes": 16 << 10,
     "reconnect.backoff.max.ms": 2000,
+    "session.timeout.ms": 3000,  # for so long closing waits for offsets to be committed
     "socket.keepalive.enable": True,
 }
 
@@ -201,14 +205,21 @@ class KafkaFetcher:
             self._commits[where] = offset
 
     def close(self) -> None:
-        """Returns when the consumer is closed."""
+        """Returns when the consumer is closed, or does not close because a broker hangs."""
         with self._changed:
             self._closing = True
             self._changed.notify()
         if self._thread is None:
             self._consumer.close()
-        else:
-            self._thread.join()
+            return
+        self._thread.join(CLOSE_S)
+        if self._thread.is_alive():
+            LOG.warning(
+                "%s: a broker of %s does not answer; the consumer is left to close by itself when "
+                "its requests have timed out (socket.timeout.ms)",
+                self._thread.name,
+                self._cluster.servers,
+            )
 
     # The thread.
 
