@@ -4,6 +4,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
-from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready, PlanInvalid
+from headgate.base.errors import KafkaRefused, KafkaUnready, PlanInvalid
 from headgate.connectors.formats.schemas import SimpleStringSchema
 from headgate.connectors.kafka.client import KafkaCluster
 from headgate.connectors.kafka.progress import ProgressTopic
@@ -147,13 +148,50 @@ def test_a_record_that_the_client_does_not_take_is_told_before_a_checkpoint_hold
     assert "x" * 3000 not in seen(address, topic)
 
 
-def test_values_that_are_no_bytes_are_told(address: str, new_topic: NewTopic) -> None:
-    serializer = KafkaRecordSerializationSchema(new_topic(), lambda record: record)
-    sink = text_sink(address, "", serializer=serializer, guarantee=AT_LEAST_ONCE)
-    task = open_sink(sink, sink_context())
-    with pytest.raises(ConnectorError, match="cannot be written.*give bytes as key and value"):
-        feed(task, 17)
+@BOTH
+def test_records_without_a_form_go_to_the_policy_and_the_others_are_written(
+    address: str, new_topic: NewTopic, guarantee: DeliveryGuarantee
+) -> None:
+    topic = new_topic()
+    properties = {"message.max.bytes": "2000"}
+    sink = text_sink(address, topic, guarantee=guarantee, properties=properties)
+    left_out: list[tuple[object, str]] = []
+    context = replace(
+        sink_context(), malformed=lambda raw, error: left_out.append((raw, type(error).__name__))
+    )
+    task = open_sink(sink, context)
+    feed(task, "a", 17, "b", "x" * 3000)
+    feed(task, "c", "x" * 3000, "d")
+    take(task, 1)
+    task.checkpoint_completed(1)
     task.close()
+    assert seen(address, topic) == ["a", "b", "c", "d"]
+    large = ("x" * 3000, "KafkaRefused")
+    assert left_out == [(17, "TypeError"), large, large]
+
+
+@BOTH
+def test_the_largest_record_that_gets_through_is_one_that_the_client_takes(
+    address: str, new_topic: NewTopic, guarantee: DeliveryGuarantee
+) -> None:
+    topic = new_topic()
+    serializer = KafkaRecordSerializationSchema(
+        topic, SimpleStringSchema(), headers=lambda record: [("name", b"x" * 100)]
+    )
+    properties = {"message.max.bytes": "2000"}
+    for schema in (serializer, None):
+        left_out: list[object] = []
+        sink = text_sink(
+            address, topic, serializer=schema, guarantee=guarantee, properties=properties
+        )
+        context = replace(sink_context(), malformed=lambda raw, error: left_out.append(raw))  # noqa: B023
+        task = open_sink(sink, context)
+        for size in range(1700, 2001):
+            feed(task, "x" * size)
+        take(task, 1)
+        task.checkpoint_completed(1)
+        task.close()
+        assert 0 < len(left_out) < 300
 
 
 @BOTH
@@ -166,9 +204,8 @@ def test_an_unknown_topic_of_a_single_record_is_told_before_a_checkpoint_holds_i
     address: str,
 ) -> None:
     task = open_sink(text_sink(address, lambda record: f"no-{record}"), sink_context())
-    feed(task, "topic")
     with pytest.raises(KafkaRefused, match="topic 'no-topic'.*create the topic"):
-        take(task, 1)
+        feed(task, "topic")
     task.close()
 
 

@@ -75,7 +75,7 @@ class SinkProducer:
                     produce(*record)
                 except BufferError:
                     self._send_when_there_is_room(record)
-                except (self._library.KafkaException, NotImplementedError, TypeError) as error:
+                except self._library.KafkaException as error:
                     raise self._refused(record[0], None, error) from error
         finally:
             del produce  # or an error's traceback would keep the client open
@@ -178,11 +178,6 @@ class SinkProducer:
         reason = error.args[0] if isinstance(error, BaseException) and error.args else error
         if hasattr(reason, "name") and reason.name() == "MSG_SIZE_TOO_LARGE":
             return too_large(self._whose, where, error_words(reason))
-        if isinstance(error, TypeError | NotImplementedError):
-            return ConnectorError(
-                f"{self._whose}: a record for {where} cannot be written: {error}; give bytes as "
-                f"key and value, a number as partition and time, pairs of text and bytes as headers"
-            )
         return self.problem(error, f"writing a record to {where}")
 
 

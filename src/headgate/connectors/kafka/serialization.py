@@ -77,6 +77,11 @@ class KafkaRecordSerializationSchema:
         """The topic, if it is the same for all records."""
         return self.topic if isinstance(self.topic, str) else None
 
+    @property
+    def has_details(self) -> bool:
+        """Whether records have more than topic, value and key."""
+        return any((self.partitioner, self.headers, self.timestamp))
+
     def open(self) -> None:
         """Called in each task before the first record."""
         opened: list[object] = []
@@ -100,7 +105,7 @@ class KafkaRecordSerializationSchema:
         choose = _topic_function(self.topic)
         value = _bytes_function(self.value, "value")
         key = None if self.key is None else _bytes_function(self.key, "key")
-        if self.partitioner or self.headers or self.timestamp:
+        if self.has_details:
             return self._whole_function(choose, value, key)
         if topic is None and key is None:
             return lambda record: (choose(record), value(record))

@@ -16,13 +16,9 @@ from typing import Any, Final
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
 from headgate.connectors.kafka.client import KafkaCluster
-from headgate.connectors.kafka.producer import (
-    MESSAGE_BYTES,
-    MESSAGE_KEY,
-    SinkProducer,
-    too_large,
-)
+from headgate.connectors.kafka.producer import MESSAGE_BYTES, MESSAGE_KEY, SinkProducer
 from headgate.connectors.kafka.progress import ProgressTopic
+from headgate.connectors.kafka.record_maker import RecordMaker
 from headgate.connectors.kafka.serialization import (
     KafkaRecordSerializationSchema,
     ProducerRecord,
@@ -119,11 +115,9 @@ class KafkaSink(TwoPhaseCommittingSink):
         return f"Kafka {self.serializer.fixed_topic or 'topics'}"
 
     def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
-        whose = _whose(context)
         if self.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
             return StagingWriter(self, context)
-        waits = self.guarantee is DeliveryGuarantee.AT_LEAST_ONCE
-        return DeliveringWriter(self.serializer, SinkProducer(self.cluster, whose), waits)
+        return DeliveringWriter(self, context)
 
     def create_committer(self, context: ConnectorContext) -> KafkaCommitter:
         task = context.task
@@ -197,24 +191,21 @@ class KafkaSinkBuilder:
 class DeliveringWriter(CommittingSinkWriter):
     """Hands records to the client at once; has nothing to commit later."""
 
-    def __init__(
-        self, serializer: KafkaRecordSerializationSchema, producer: SinkProducer, waits: bool
-    ) -> None:
-        """``waits``: at checkpoints, until all is delivered."""
-        self._serializer = serializer
-        self._producer = producer
-        self._waits = waits
-        self._make = serializer.function()
+    def __init__(self, sink: KafkaSink, context: ConnectorContext) -> None:
+        self._serializer = sink.serializer
+        self._waits = sink.guarantee is DeliveryGuarantee.AT_LEAST_ONCE
+        self._producer = SinkProducer(sink.cluster, _whose(context))
         try:
-            if serializer.fixed_topic is not None:
-                producer.find_topic(serializer.fixed_topic)
-            serializer.open()
+            if sink.serializer.fixed_topic is not None:
+                self._producer.find_topic(sink.serializer.fixed_topic)
+            self._maker = _maker(sink, context, self._producer)
+            sink.serializer.open()
         except BaseException:
-            producer.close()
+            self._producer.close()
             raise
 
     def write(self, records: list[Record]) -> None:
-        self._producer.send(map(self._make, records))
+        self._producer.send(self._maker.make(records))
 
     def flush(self) -> None:
         if self._waits:
@@ -237,9 +228,7 @@ class StagingWriter(CommittingSinkWriter):
         task = context.task
         self._whose = _whose(context)
         self._serializer = sink.serializer
-        self._make = sink.serializer.function()
         self._limit = sink.max_pending_bytes
-        self._largest = sink.cluster.whole_number(MESSAGE_KEY, MESSAGE_BYTES, least=1)
         self._records: list[ProducerRecord] = []
         self._batches: list[bytes] = []
         self._bytes = 0
@@ -254,7 +243,6 @@ class StagingWriter(CommittingSinkWriter):
         )
         self._id = "-".join(re.sub(r"[^\w.-]", "_", part, flags=re.ASCII)[:100] for part in parts)
         self._topic = sink.progress_topic
-        self._known: set[str] = set()
         self._client = SinkProducer(sink.cluster, self._whose)
         try:
             with closing(ProgressTopic(sink.cluster, sink.progress_topic, self._whose)) as progress:
@@ -262,14 +250,14 @@ class StagingWriter(CommittingSinkWriter):
                 self._since = progress.ends()
             if sink.serializer.fixed_topic is not None:
                 self._client.find_topic(sink.serializer.fixed_topic)
-                self._client.close()  # there is nothing left to ask
+            self._maker = _maker(sink, context, self._client)
             sink.serializer.open()
         except BaseException:
             self._client.close()
             raise
 
     def write(self, records: list[Record]) -> None:
-        self._records += map(self._make, records)
+        self._records += self._maker.make(records)
         if len(self._records) >= BATCH_RECORDS:
             self.flush()
 
@@ -292,18 +280,7 @@ class StagingWriter(CommittingSinkWriter):
         self._serializer.close()
 
     def _stage(self, records: list[ProducerRecord]) -> None:
-        """A record that no transaction can write must not get into a checkpoint."""
-        if self._serializer.fixed_topic is None:
-            for topic in {record[0] for record in records} - self._known:
-                self._client.find_topic(topic)
-                self._known.add(topic)
         batch = pickle.dumps(records, 5)
-        if len(batch) > self._largest:
-            for topic, value, *more in records:
-                size = len(value or b"") + len((more[0] if more else None) or b"")
-                if size > self._largest:
-                    limit = f"{size} bytes, and {MESSAGE_KEY} is {self._largest}"
-                    raise too_large(self._whose, f"topic {topic!r}", limit)
         self._bytes += len(batch)
         if self._bytes > self._limit:
             raise ConnectorError(
@@ -312,6 +289,13 @@ class StagingWriter(CommittingSinkWriter):
                 f"raise set_max_pending_bytes, or use DeliveryGuarantee.AT_LEAST_ONCE"
             )
         self._batches.append(batch)
+
+
+def _maker(sink: KafkaSink, context: ConnectorContext, client: SinkProducer) -> RecordMaker:
+    largest = sink.cluster.whole_number(MESSAGE_KEY, MESSAGE_BYTES, least=1)
+    return RecordMaker(
+        sink.serializer, largest, _whose(context), context.malformed, client.find_topic
+    )
 
 
 def _whose(context: ConnectorContext) -> str:

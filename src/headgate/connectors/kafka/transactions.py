@@ -127,7 +127,7 @@ class WriterSession:
                     producer.send(loads(batch))
             producer.send([note])
             producer.ask(
-                "committing a transaction",
+                f"committing a transaction ({TRANSACTION_KEY} is {self._timeout_s * 1000:g})",
                 lambda client, seconds: client.commit_transaction(seconds),
                 self._timeout_s,
             )
