@@ -415,9 +415,11 @@ class SourceOperator(PolledOperator):
         if assigned.passed_over:
             passed_over, assigned.passed_over = assigned.passed_over, []
             self._pass_over([unpickled(split.data, "a split") for split in passed_over])
+        if not assigned.is_mixed:
+            return
         before = 0 if self.context.restored is None else len(self.context.restored.source)
         now = self.context.task.parallelism
-        if assigned.is_mixed and self._finds_more is None and before != now:
+        if self._finds_more is None and before != now:
             raise StateBroken(
                 f"the source has other splits than before, and there were {before} tasks and are "
                 f"{now} now; set finds_more = True on the source if the new ones are new data, "

@@ -151,12 +151,11 @@ class DriverRun:
         with self._lock:
             reported = self._figures.reported(task.id for task in self._machine.plan.tasks)
             unassigned = self._machine.unassigned_splits
-        figures = self._figures.latest(reported)
-        if not unassigned:
-            return figures
         return [
-            structs.replace(figure, unassigned_splits=unassigned.get(figure.task, 0))
-            for figure in figures
+            structs.replace(figure, unassigned_splits=count)
+            if (count := unassigned.get(figure.task, 0))
+            else figure
+            for figure in self._figures.latest(reported)
         ]
 
     @property
