@@ -317,7 +317,8 @@ class StreamExecutionEnvironment:
         With a strategy each split has event time of its own, and the slowest of those that are not
         idle counts; one that has not begun holds event time back. Without a strategy, what the
         source itself says about event time is passed on. Without a name it is called by what it
-        reads.
+        reads. Without a type its records have the type that the source's ``get_produced_type``
+        returns, if it has that method.
         """
         check_object(source, "from_source", ("splits", "open"), Source)
         if watermark_strategy is not None:
@@ -325,6 +326,8 @@ class StreamExecutionEnvironment:
         if source_name is None:
             source_name = str(getattr(source, "default_name", type(source).__name__))
         name = check_text(source_name, "from_source")
+        if type_info is None and hasattr(source, "get_produced_type"):
+            type_info = source.get_produced_type()
         type_info = check_type(type_info, "from_source")
         return self._from(source, name, type_info, source, strategy=watermark_strategy)
 

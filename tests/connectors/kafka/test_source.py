@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from headgate.api.environment import StreamExecutionEnvironment
 from headgate.base.elements import Bundle
 from headgate.base.errors import KafkaRefused, PlanInvalid
 from headgate.common import Types
@@ -174,6 +175,15 @@ def test_the_builder_has_the_names_of_pyflink(cluster: MockCluster) -> None:
     assert source.default_name == f"Kafka {topic}"
     assert source.get_produced_type() == Types.STRING()
     assert read_all(source) == {(topic, 0): ["a", "b"]}
+
+
+def test_a_stream_has_the_type_that_the_schema_gives_unless_another_is_declared() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    texts = KafkaSource("h:1", "t", schema=SimpleStringSchema())
+    assert env.from_source(texts).get_type() == Types.STRING()
+    assert env.from_source(texts, type_info=Types.LONG()).get_type() == Types.LONG()
+    assert env.from_source(KafkaSource("h:1", "t")).get_type() == Types.PICKLED_BYTE_ARRAY()
+    env.close()
 
 
 @pytest.mark.parametrize(
