@@ -1,13 +1,16 @@
 """Records of topics from a mock cluster: each partition in order, cut and resumed anywhere."""
 
+import threading
+from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
 
 from headgate.api.environment import StreamExecutionEnvironment
-from headgate.base.elements import Bundle
+from headgate.base.elements import MIN_WATERMARK_MS, Bundle
 from headgate.base.errors import KafkaRefused, PlanInvalid
-from headgate.common import Types
+from headgate.common import Duration, Types, WatermarkStrategy
 from headgate.connectors.formats.schemas import SimpleStringSchema
 from headgate.connectors.kafka.deserialization import KafkaRecord
 from headgate.connectors.kafka.offsets import (
@@ -16,8 +19,11 @@ from headgate.connectors.kafka.offsets import (
     KafkaTopicPartition,
 )
 from headgate.connectors.kafka.source import KafkaSource
+from headgate.core.chain.watermarks import source_time_plan
+from headgate.core.operators.source import SourceOperator
 from tests.connectors.kafka.kit import QUICK, MockCluster, text_source
-from tests.connectors.kit import read_some, read_to_end, read_until, task_context
+from tests.connectors.kit import PATIENCE_S, read_some, read_to_end, read_until, task_context
+from tests.core.chain.kit import HandClock, open_operator
 
 LATEST = KafkaOffsetsInitializer.latest()
 
@@ -69,6 +75,47 @@ def test_records_that_come_later_are_read_and_bring_their_times(cluster: MockClu
             bundles.append(found)
     assert [time for bundle in bundles for time in bundle.timestamps or ()] == [1000, 1001]
     assert reader.position() == 2
+    reader.close()
+
+
+def test_the_slowest_partition_holds_event_time_back_until_it_is_idle(
+    cluster: MockCluster,
+) -> None:
+    topic = cluster.new_topic(2)
+    cluster.produce(topic, "abcdef", 0)  # times 1000 to 1005
+    source = text_source(cluster, topic)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_millis(50))
+    clock = HandClock()
+    plan = source_time_plan(strategy, 10, batch=False)
+    operator = SourceOperator(source, tuple(source.splits(1)), plan)
+    output = open_operator(operator, within=clock.context())
+    while len(output.records) < 6:
+        operator.poll()
+    clock.move_to(clock.now_ms + 20)
+    assert output.watermark_ms == MIN_WATERMARK_MS
+    operator.poll()
+    clock.move_to(clock.now_ms + 60)
+    operator.poll()
+    clock.move_to(clock.now_ms + 20)
+    assert output.watermark_ms == 1004
+    cluster.produce(topic, "x", 1)  # time 1000, behind what is idle no more
+    while len(output.records) < 7:
+        operator.poll()
+    assert output.timed[-1] == ("x", 1000)
+    operator.close()
+
+
+def test_a_task_is_woken_when_records_have_come(cluster: MockCluster) -> None:
+    topic = cluster.new_topic()
+    source = text_source(cluster, topic)
+    [split] = source.splits(1)
+    woken = threading.Event()
+    reader = source.open(split, None, replace(task_context(), wake=woken.set))
+    assert reader.poll(10) == ()
+    assert reader.wait_ms() == inf
+    cluster.produce(topic, ["a"])
+    assert woken.wait(PATIENCE_S)
+    assert read_until(reader, bool) == ["a"]
     reader.close()
 
 
