@@ -82,8 +82,8 @@ why: $(READY) ## every job with a planted cause alone, ROUNDS=n times (3); sugge
 
 kafka: $(READY) ## test the Kafka sink against a real broker: BOOTSTRAP=host:port
 	test -n "$(BOOTSTRAP)" || { echo "name the broker: make kafka BOOTSTRAP=host:port"; exit 2; }
-	$(BIN)/pytest -q tests/connectors/kafka/test_sink.py tests/connectors/kafka/test_exactly_once.py \
-		--kafka $(BOOTSTRAP)
+	$(BIN)/pytest -q --kafka $(BOOTSTRAP) tests/connectors/kafka/test_sink.py \
+		tests/connectors/kafka/test_exactly_once.py tests/connectors/kafka/test_topic_to_topic.py
 
 bench: $(READY) ## run every benchmark (about eight minutes)
 	set -e; for name in $(BENCHES); do $(BIN)/python -m headgate bench $$name; done

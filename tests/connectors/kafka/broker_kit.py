@@ -56,6 +56,9 @@ def create_topic(address: str, topic: str, partitions: int = 1, **config: Any) -
     admin = AdminClient({"bootstrap.servers": address})
     made = admin.create_topics([NewTopic(topic, partitions, 1, config=config)])
     made[topic].result(PATIENCE_S)
+    deadline = time.monotonic() + PATIENCE_S
+    while topic not in admin.list_topics(timeout=PATIENCE_S).topics:
+        assert time.monotonic() < deadline, f"{topic} does not appear"
 
 
 def transactional(address: str, name: str, **config: Any) -> Producer:

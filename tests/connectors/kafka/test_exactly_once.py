@@ -271,6 +271,18 @@ def test_progress_behind_an_open_transaction_of_somebody_else_is_waited_for(
     assert seen(address, topic) == ["a"]
 
 
+@pytest.mark.parametrize("since", [(1,), (0, 0)])
+def test_progress_in_a_topic_that_was_made_anew_is_told(
+    address: str, new_topic: NewTopic, since: tuple[int, ...]
+) -> None:
+    cluster = KafkaCluster("KafkaSink", address)
+    with (
+        closing(ProgressTopic(cluster, new_topic(), "sink")) as progress,
+        pytest.raises(KafkaRefused, match="was made anew, or has lost records"),
+    ):
+        progress.read(["a writer"], since)
+
+
 def test_progress_that_is_none_is_told(address: str, new_topic: NewTopic) -> None:
     topic, progress = new_topic(), new_topic()
     sink = text_sink(address, topic, progress_topic=progress)

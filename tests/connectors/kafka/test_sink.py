@@ -195,15 +195,19 @@ def test_the_largest_record_that_gets_through_is_one_that_the_client_takes(
 
 
 @BOTH
-def test_an_unknown_topic_is_told_at_the_start(address: str, guarantee: DeliveryGuarantee) -> None:
+def test_an_unknown_topic_is_told_at_the_start(
+    strict_broker: StrictBroker, guarantee: DeliveryGuarantee
+) -> None:
+    sink = text_sink(strict_broker.address, "nowhere", guarantee=guarantee)
     with pytest.raises(KafkaRefused, match="topic 'nowhere'.*create the topic, or correct"):
-        open_sink(text_sink(address, "nowhere", guarantee=guarantee), sink_context())
+        open_sink(sink, sink_context())
 
 
 def test_an_unknown_topic_of_a_single_record_is_told_before_a_checkpoint_holds_it(
-    address: str,
+    strict_broker: StrictBroker,
 ) -> None:
-    task = open_sink(text_sink(address, lambda record: f"no-{record}"), sink_context())
+    sink = text_sink(strict_broker.address, lambda record: f"no-{record}")
+    task = open_sink(sink, sink_context())
     with pytest.raises(KafkaRefused, match="topic 'no-topic'.*create the topic"):
         feed(task, "topic")
     task.close()

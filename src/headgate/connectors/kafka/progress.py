@@ -67,10 +67,7 @@ class ProgressTopic:
         """Where its partitions end now, open transactions included."""
         count = self._partitions()
         if not count:
-            raise KafkaRefused(
-                f"{self._whose}: the topic {self._topic!r}, which says what was written, is gone; "
-                f"without it records may be written twice: restore it, or start the job afresh"
-            )
+            raise self._lost("is gone")
         places = [self._library.TopicPartition(self._topic, number) for number in range(count)]
         asked = self._admin.list_offsets(
             {place: self._admins.OffsetSpec.latest() for place in places},
@@ -86,6 +83,8 @@ class ProgressTopic:
         """The last lot of each writer that is in; ``since``: nothing of them is before this."""
         ends, wanted = self.ends(), set(writers)
         starts = [since[number] if number < len(since) else 0 for number in range(len(ends))]
+        if len(ends) < len(since) or any(map(int.__lt__, ends, starts)):
+            raise self._lost("was made anew, or has lost records")
         open_ends = {number: end for number, end in enumerate(ends) if end > starts[number]}
         found: dict[str, int] = {}
         if not open_ends:
@@ -172,6 +171,12 @@ class ProgressTopic:
     def _problem(self, error: Any) -> ConnectorError:
         doing = f"{self._whose}, looking for what was written before in topic {self._topic!r}"
         return self._cluster.problem(error, doing, self._watch)
+
+    def _lost(self, how: str) -> ConnectorError:
+        return KafkaRefused(
+            f"{self._whose}: the topic {self._topic!r}, which says what was written, {how}; "
+            f"without it records may be written twice: restore it, or start the job afresh"
+        )
 
     def _unmade(self, error: Exception) -> ConnectorError:
         settings = " ".join(f"--config {key}={value}" for key, value in TOPIC_CONFIG.items())
