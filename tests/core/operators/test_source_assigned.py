@@ -16,6 +16,7 @@ from headgate.core.chain.watermarks import Bounded, TimePlan
 from headgate.core.operators.source import SourceOperator
 from headgate.core.operators.split_discovery import dealt_state, pickled_splits
 from headgate.functions.source import SplitLag
+from headgate.functions.watermarks import AlignmentGroup
 from tests.core.chain.kit import HandClock, KeptOutput, context, open_operator
 from tests.core.chain.restore_kit import MOMENT, StoredState, restored, stored_state
 
@@ -78,6 +79,7 @@ class Assigned:
         states: Sequence[StoredState | None] | None = None,
         subtask: int = 0,
         parallelism: int = 1,
+        plan: TimePlan = TIMED,
     ) -> None:
         self.asked: list[tuple[int, int]] = []
         self.source = source or Ranges()
@@ -91,7 +93,7 @@ class Assigned:
             elapsed_ms=lambda: float(self.clock.now_ms),
             want_splits=lambda count, held: self.asked.append((count, held)),
         )
-        self.operator = SourceOperator(self.source, (), TIMED, assigned=True)  # type: ignore[arg-type]
+        self.operator = SourceOperator(self.source, (), plan, assigned=True)  # type: ignore[arg-type]
         self.output: KeptOutput = open_operator(self.operator, within=within)
 
     def assign(
@@ -153,6 +155,17 @@ def test_a_split_that_waits_behind_a_quiet_one_is_read() -> None:
     task.operator._splits[0].reader.quiet = True  # type: ignore[attr-defined]
     task.read()
     assert task.output.records == [0, 100, 101, 102]
+
+
+def test_a_split_that_waits_behind_one_that_is_too_far_ahead_is_read() -> None:
+    task = Assigned(plan=replace(TIMED, alignment=AlignmentGroup("group", 10)))
+    task.assign((100, 200), (0, 5))
+    task.operator.poll(5)
+    task.operator.time_announced("group", 0)
+    results = [task.operator.poll(5) for _ in range(6)]
+    assert task.output.records == [100, 101, 102, 103, 104, 0, 1, 2, 3, 4]
+    assert results[-1] is PollResult.PAUSED
+    assert task.asked == [(1, 0)], "a paused task wants no more"
 
 
 def test_event_time_waits_for_splits_that_no_task_has_yet() -> None:

@@ -215,7 +215,7 @@ class SourceOperator(PolledOperator):
         self._unopened: list[SplitProgress] = []
         """Splits that the run before had been assigned and had not begun."""
         self._are_quiet = False
-        """The last poll found nothing in any split."""
+        """The last poll found nothing in any split that it may read."""
         self._finds_more: bool | None = getattr(source, "finds_more", None)
         self._ends = bool(getattr(source, "splits_end", getattr(source, "bounded", True)))
         self._all_splits = splits
@@ -283,11 +283,11 @@ class SourceOperator(PolledOperator):
             else:
                 wait_ms = min(wait_ms, self._wait_of(split))
                 splits.rotate(-1)
-        self._are_quiet = not paused
+        self._are_quiet = True
         if self._assigned is not None:
-            wait_ms = min(wait_ms, self._look_for_more(self._assigned))
+            wait_ms = min(wait_ms, self._look_for_more(self._assigned, paused))
         self.wait_ms = wait_ms
-        if paused and paused == len(splits) and alignment is not None:
+        if paused and paused == len(splits) and wait_ms > 0 and alignment is not None:
             alignment.paused()
             return PollResult.PAUSED
         has_ended = self._assigned is None or self._assigned.has_ended
@@ -398,9 +398,12 @@ class SourceOperator(PolledOperator):
             unbegun, self._unbegun = self._unbegun, None
             self._times.ended(unbegun)
 
-    def _look_for_more(self, assigned: AssignedSplits) -> float:
-        """No split had anything; returns when to poll again at the latest."""
-        look_ms = assigned.look(len(self._splits), self._are_quiet)
+    def _look_for_more(self, assigned: AssignedSplits, paused: int) -> float:
+        """No split had anything; returns when to poll again at the latest.
+
+        A split that waits may be read while others are paused; no other one is asked for.
+        """
+        look_ms = assigned.look(len(self._splits), all_quiet=not paused)
         if assigned.waiting:
             return 0.0
         if not self._splits and self._unbegun is None and not assigned.has_ended:
