@@ -183,6 +183,14 @@ class Source(ABC):
         """
         return None
 
+    def former_split(self, split: object) -> object | None:
+        """The split that held this one's records before the source had an enumerator.
+
+        Asked if a job goes on from a checkpoint of a run that listed all splits at its start: what
+        that run had listed is not read again. None (the default): the same split.
+        """
+        return None
+
     @abstractmethod
     def open(self, split: object, position: Position, context: ConnectorContext) -> SplitReader:
         """Called in the task that reads the split; ``position`` is None at the beginning."""

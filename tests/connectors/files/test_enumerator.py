@@ -5,6 +5,7 @@ import logging
 import os
 import pickle
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.errors import FileGone, LineTooLong, PathUnusable
+from headgate.base.errors import FileGone, LineTooLong, PathUnusable, StateBroken
 from headgate.connectors.files.enumerator import FileEnumerator, FilesPosition, KnownFile
 from headgate.connectors.files.source import CsvSource, FilesSource, TextFileSource
+from headgate.core.chain.operator import PollResult
+from headgate.core.operators.source import SourceOperator
+from headgate.core.operators.split_discovery import pickled_splits
 from tests.connectors.files_kit import read_splits
 from tests.connectors.kit import read_to_end, task_context
+from tests.core.chain.kit import context, open_operator
+from tests.core.chain.restore_kit import StoredState, restored, stored_state
 
 
 class Follower:
@@ -87,6 +93,19 @@ def test_a_source_that_does_not_follow_finds_all_at_once_and_after_a_restart_wha
     append(tmp_path / "a", "2\n")
     (tmp_path / "b").write_text("3\n")
     assert follower.look() == ["3"]
+
+
+def test_a_checkpoint_fits_the_way_of_reading_that_it_was_taken_in(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n")
+    for follows in (False, True):
+        source = TextFileSource(tmp_path, follow=follows)
+        finder = source.create_enumerator(1, None)
+        finder.discover()
+        other = TextFileSource(tmp_path, follow=not follows)
+        with pytest.raises(StateBroken, match="another value of follow"):
+            other.create_enumerator(1, finder.position())
+        with pytest.raises(StateBroken, match="another kind of source"):
+            source.create_enumerator(1, ("kafka", 7))
 
 
 def test_a_large_file_is_handed_out_in_pieces(tmp_path: Path) -> None:
@@ -323,3 +342,49 @@ def test_whatever_is_appended_and_rotated_each_line_comes_once(
                 found += follower.look()
         found += follower.look()
     assert sorted(found) == sorted(written)
+
+
+# Checkpoints of releases that listed the files of a job at its start, each as one split.
+
+
+def listed_before(folder: Path, read: int) -> list[StoredState]:
+    """The state of a task that has read so many lines of the files, one after the other."""
+    source = TextFileSource(folder, split_bytes=None)
+    operator = SourceOperator(source, tuple(source.splits(1)))
+    output = open_operator(operator)
+    for _ in range(read):
+        operator.poll(1)
+    assert len(output.records) == read
+    states = [stored_state(operator)]
+    operator.close()
+    return states
+
+
+def go_on(source: FilesSource, states: list[StoredState]) -> list[Any]:
+    operator = SourceOperator(source, (), assigned=True)
+    within = replace(context(), restored=restored(states, 0, 1))
+    output = open_operator(operator, within=within)
+    try:
+        found = source.create_enumerator(1, None).discover()
+        operator.splits_assigned(pickled_splits(found), False, True)
+        for _ in range(10_000):
+            if operator.poll(7) is PollResult.ENDED:
+                return output.records
+        raise AssertionError("no end")
+    finally:
+        operator.close()
+
+
+@pytest.mark.parametrize("read", [10, 50, 75])
+def test_files_that_an_earlier_release_has_read_are_not_cut_and_read_again(
+    tmp_path: Path, read: int
+) -> None:
+    lines = [f"line {number:02}" for number in range(80)]
+    (tmp_path / "a").write_text("".join(f"{line}\n" for line in lines[:40]))
+    (tmp_path / "b").write_text("".join(f"{line}\n" for line in lines[40:]))
+    states = listed_before(tmp_path, read)
+    (tmp_path / "c").write_text("new 1\nnew 2\n")
+    found = go_on(TextFileSource(tmp_path, split_bytes=50), states)
+    assert sorted(found) == sorted([*lines[read:], "new 1", "new 2"])
+    with pytest.raises(StateBroken, match="another value of follow"):
+        go_on(TextFileSource(tmp_path, follow=True), states)

@@ -79,14 +79,23 @@ class FilesSource(Source):
         return self.create_enumerator(parallelism, None).discover()
 
     def create_enumerator(self, parallelism: int, position: Position) -> FileEnumerator:
-        if position is not None and not isinstance(position, FilesPosition):
-            raise StateBroken(
-                f"{self.default_name}: the checkpoint has a position of another kind of source; "
-                f"give this source another uid"
-            )
+        if position is not None:
+            if not isinstance(position, FilesPosition):
+                raise StateBroken(
+                    f"{self.default_name}: the checkpoint has a position of another kind of "
+                    f"source; give this source another uid"
+                )
+            if self.follow != (position.folders is not None):
+                raise _not_followed(self.default_name)
         if position is None and not self.follow:
             check_local_paths(self.paths)  # before tasks are started for nothing
         return FileEnumerator(self, position)
+
+    def former_split(self, split: object) -> object | None:
+        """Earlier releases read each file as a whole, and did not follow any."""
+        if self.follow:
+            raise _not_followed(self.default_name)
+        return split.path if isinstance(split, FileSplit) else None
 
     def open(self, split: object, position: object, context: ConnectorContext) -> SplitReader:
         if isinstance(split, str):  # a whole file
@@ -223,6 +232,13 @@ class CsvSource(LineFilesSource):
         way = dialect or CsvDialect(delimiter)
         form = CsvFormat(row_type, way, bool(header), bool(multiline), encoding)
         object.__setattr__(self, "form", form)
+
+
+def _not_followed(name: str) -> StateBroken:
+    return StateBroken(
+        f"{name}: the checkpoint was written with another value of follow, and does not tell how "
+        f"much of each file was read; set follow as it was, or give this source another uid"
+    )
 
 
 def _row_type(type_info: TypeInformation | None, source: str) -> RowTypeInfo | None:

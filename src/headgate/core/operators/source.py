@@ -40,6 +40,7 @@ from headgate.core.operators.source_splits import (
     identify_splits,
     marks_of,
     unpickled,
+    was_listed,
     write_splits,
 )
 from headgate.functions.context import SnapshotMoment
@@ -388,6 +389,9 @@ class SourceOperator(PolledOperator):
         while assigned.waiting and (not self._ends or not self._splits or self._are_quiet):
             progress = assigned.waiting.popleft()
             split = unpickled(progress.split.data, "a split")
+            if progress.position is None and was_listed(self._source, split, self._known or b""):
+                self._pass_over([split])
+                continue
             self._times.target.mark_active()
             self._reopen(replace(progress, split=replace(progress.split, split=split)))
             self._are_quiet = False

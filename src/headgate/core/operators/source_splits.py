@@ -75,6 +75,19 @@ def identify_splits(
     return found
 
 
+def was_listed(source: object, split: object, known: bytes) -> bool:
+    """Whether a run that listed all splits at its start had another one in this one's place.
+
+    ``known``: the marks of that run; empty: there was none.
+    """
+    ask = getattr(source, "former_split", None)
+    former = ask(split) if known and ask is not None else None
+    if former is None:
+        return False
+    (identified,) = identify_splits([former])
+    return identified.mark in marks_of(known)
+
+
 def write_splits(progress: Iterable[SplitProgress], known: bytes) -> bytes:
     """What a task leaves; raises StateBroken."""
     rows = [
