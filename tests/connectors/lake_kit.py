@@ -106,21 +106,21 @@ def go_on(place: Path, make_sink: MakeSink, make_record: MakeRecord) -> None:
     write_all(task, make_record, begin, None)
 
 
-def killed_jobs(module: str, job: str, folder: Path) -> list[Path]:
-    """Run ``job`` of a test kit once for each step that it takes; the folder of each run.
+def killed_jobs(module: str, folder: Path) -> dict[str, list[Path]]:
+    """Run each job of a test kit once for each step that it takes; by job, the folders of its runs.
 
-    The kit has ``JOBS``, which gives by name how to prepare a folder, the sink and its records, and
-    the methods whose calls are steps.
+    The kit has ``prepare``, which makes a folder ready, and ``JOBS``, which gives by name the sink,
+    its records, and the methods whose calls are steps.
     """
     root = Path(__file__).parent.parent.parent
     paths = os.pathsep.join(map(str, (root, root / "src")))
     subprocess.run(
-        [sys.executable, "-m", __name__, module, job, str(folder)],
+        [sys.executable, "-m", __name__, module, str(folder)],
         check=True,
         timeout=120,
         env={**os.environ, "PYTHONPATH": paths},
     )
-    return sorted(folder.iterdir())
+    return {job.name: sorted(job.iterdir()) for job in sorted(folder.iterdir())}
 
 
 class Steps:
@@ -135,11 +135,10 @@ class Steps:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def watch(self, owner: Any, method: str) -> None:
-        """Before and after each call of the method."""
+        """After each call of the method; what comes before it is after the one before."""
         call = getattr(owner, method)
 
         def watched(*args: Any, **options: Any) -> Any:
-            self.step()
             found = call(*args, **options)
             self.step()
             return found
@@ -156,6 +155,7 @@ def _run_until_killed(
     steps = Steps(step)
 
     def begin() -> None:
+        steps.step()
         steps.watch(Path, "rename")  # after it, the checkpoint is complete
         for owner, method in methods:
             steps.watch(owner, method)
@@ -164,31 +164,36 @@ def _run_until_killed(
     write_all(task, make_record, (0, 0, None), place, begin)
 
 
-def main(module: str, job: str, folder: Path) -> None:
+def main(module: str, folder: Path) -> None:
     """Each run is a fork of this process, which has loaded the libraries and started nothing."""
     kit = importlib.import_module(module)
     pa.array([1])  # loads pandas, which takes a second
-    step = 0
-    while True:
-        step += 1
-        place = folder / f"killed-at-{step:03}"
-        place.mkdir(parents=True)
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                _run_until_killed(step, place, kit, kit.JOBS[job])
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stderr.flush()
-                os._exit(code)
-        _, status = os.waitpid(child, 0)
-        if not os.WIFSIGNALED(status):
-            assert os.WEXITSTATUS(status) == 0, f"step {step} failed by itself"
-            return
+    for name, job in kit.JOBS.items():
+        step = 1
+        while _is_killed(step, folder / name / f"killed-at-{step:03}", kit, job):
+            step += 1
+
+
+def _is_killed(step: int, place: Path, kit: Any, job: Any) -> bool:
+    """False: the job has ended before the step."""
+    place.mkdir(parents=True)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            _run_until_killed(step, place, kit, job)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return True
+    assert os.WEXITSTATUS(status) == 0, f"step {step} failed by itself"
+    return False
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]))

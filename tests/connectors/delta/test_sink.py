@@ -501,15 +501,16 @@ def test_descriptions_travel(path: Path) -> None:
 # Whatever happens.
 
 
-@pytest.mark.parametrize("job", ["append", "upsert"])
-def test_a_writer_killed_at_any_step_writes_each_record_once(job: str) -> None:
+def test_a_writer_killed_at_any_step_writes_each_record_once() -> None:
     with memory_folder() as folder:
-        runs = killed_jobs("tests.connectors.delta.kit", job, folder)
-        assert len(runs) > 8
-        make_sink, make_record, _ = kit.JOBS[job]
-        for run in runs:
-            go_on(run, make_sink, make_record)
-            assert sorted(kit.numbers(run / "table")) == list(range(20)), run.name
+        jobs = killed_jobs("tests.connectors.delta.kit", folder)
+        assert list(jobs) == ["append", "upsert"]
+        for job, runs in jobs.items():
+            assert len(runs) > 5
+            make_sink, make_record, _ = kit.JOBS[job]
+            for run in runs:
+                go_on(run, make_sink, make_record)
+                assert sorted(kit.numbers(run / "table")) == list(range(20)), run
 
 
 def test_whatever_happens_each_record_is_one_row() -> None:

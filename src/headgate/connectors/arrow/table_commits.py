@@ -8,6 +8,7 @@ same time. Conflicts are tried again for a bounded time; a file that is gone end
 
 import logging
 import random
+import re
 import time
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 COMMIT_TIMEOUT_MS: Final = 300_000
 FIRST_WAIT_S: Final = 0.05
 LONGEST_WAIT_S: Final = 5.0
+MOST_CHARS: Final = 1000
+"""Of what a library says about an error: some stores answer with pages."""
 
 
 class CommitTarget(Protocol):
@@ -147,6 +150,9 @@ class StagedLotCommitter(Committer):
 
 
 def words(error: BaseException) -> str:
-    """An error of a library in a line."""
-    text = " ".join(str(error).split())
+    """An error of a library in a line, without colours."""
+    text = " ".join(_COLOUR.sub("", str(error)).split())[:MOST_CHARS]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")

@@ -15,6 +15,7 @@ import pyarrow.fs as pa_fs
 from pyarrow import parquet
 
 from headgate.base.errors import PathUnusable
+from headgate.connectors.arrow.table_commits import words
 from headgate.connectors.libraries import library
 from headgate.connectors.paths import AnyPath, local_path
 
@@ -141,4 +142,4 @@ def log_name(version: int) -> str:
 
 
 def _problem(error: OSError) -> str:
-    return error.strerror or str(error).partition("\n")[0]
+    return error.strerror or words(error)
