@@ -10,6 +10,7 @@ each split goes at once to the task with the fewest. Tasks learn when there are 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 from typing import Final
 
 from headgate.base.checkpoints import SourceState, SplitData
@@ -93,11 +94,8 @@ class SplitAssignment:
             while self._unassigned and self._wanted:
                 task = next(iter(self._wanted))
                 given[task] = self._take(self._wanted.pop(task))
-        elif len(self._held) == len(self.source.slots):
-            while self._unassigned:
-                task = min(self.source.slots, key=self._held.__getitem__)
-                given.setdefault(task, []).append(self._unassigned.popleft())
-                self._held[task] += 1
+        elif self._unassigned and len(self._held) == len(self.source.slots):
+            given = self._spread()
         backlog = bool(self._unassigned) or not self._has_looked
         notice = backlog, self._is_complete and not backlog
         messages = []
@@ -106,6 +104,18 @@ class SplitAssignment:
                 self._notices[task] = notice
                 messages += self._messages(task, given.get(task, []), notice)
         return messages
+
+    def _spread(self) -> dict[str, list[SplitData]]:
+        """Each split to the task with the fewest, of several the first."""
+        given: dict[str, list[SplitData]] = {}
+        tasks = [(self._held[task], place, task) for place, task in enumerate(self.source.slots)]
+        heapify(tasks)
+        while self._unassigned:
+            held, place, task = tasks[0]
+            given.setdefault(task, []).append(self._unassigned.popleft())
+            self._held[task] = held + 1
+            heapreplace(tasks, (held + 1, place, task))
+        return given
 
     def _take(self, count: int) -> list[SplitData]:
         """For one task; near the end the shares get smaller, so that all end at the same time."""
