@@ -22,7 +22,7 @@ from headgate.connectors.kafka.batches import FetchedBatch, batch_of
 from headgate.connectors.kafka.client import LOG, ClientWatch, KafkaCluster, error_words, kafka
 from headgate.connectors.kafka.offsets import BEGINNING, KafkaTopicPartition
 
-BATCH_RECORDS: Final = 1000
+BATCH_RECORDS: Final = 2000
 """Records that are taken from librdkafka at a time."""
 BUFFERED_RECORDS: Final = 10_000
 BUFFERED_BYTES: Final = 16 << 20
@@ -276,18 +276,15 @@ class KafkaFetcher:
         """Messages that follow each other and are of the same partition."""
         if not messages:
             return
-        if len(self._reading) == 1:
+        kind = self._message
+        if len(set(map(kind.partition, messages))) == 1 and (
+            self._topics == 1 or len(set(map(kind.topic, messages))) == 1
+        ):  # mostly, for a broker's answer has many of each partition
             yield (messages[0].topic(), messages[0].partition()), messages
             return
-        topic_of = self._message.topic
-        for partition, run in groupby(messages, self._message.partition):
-            batch = list(run)
-            topics = set(map(topic_of, batch)) if self._topics > 1 else {batch[0].topic()}
-            if len(topics) == 1:
-                yield (topics.pop(), partition), batch
-            else:
-                for topic, part in groupby(batch, topic_of):
-                    yield (topic, partition), list(part)
+        for partition, run in groupby(messages, kind.partition):
+            for topic, part in groupby(run, kind.topic):
+                yield (topic, partition), list(part)
 
     def _failed(self, message: Any) -> None:
         """A message that brings an error, of a partition or of all."""
@@ -328,6 +325,8 @@ class KafkaFetcher:
     # What it is to read.
 
     def _assign(self) -> None:
+        if not self._gone and len(self._reading) == len(self._buffers):
+            return
         with self._lock:
             gone, self._gone = self._gone, []
             new = [buffer for buffer in self._buffers.values() if self._is_wanted(buffer)]
