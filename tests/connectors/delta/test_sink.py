@@ -6,7 +6,7 @@ import pickle
 import shutil
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -447,6 +447,33 @@ def test_a_record_that_does_not_fit_is_named_by_its_column(path: Path) -> None:
     with pytest.raises(RecordUnfit, match="operator 'out': column 'n': 'x' is no whole number"):
         checkpoint(task, 1)
     task.close()
+
+
+@pytest.mark.parametrize("keys", [(), ("n",)])
+def test_records_that_do_not_fit_are_left_out_if_the_policy_says_so(
+    path: Path, keys: tuple[str, ...]
+) -> None:
+    rejected: list[tuple[Any, str]] = []
+
+    def reject(record: object, error: Exception) -> None:
+        rejected.append((record, str(error)))
+
+    sink = DeltaSink(path, mode="upsert" if keys else "append", keys=keys)
+    writer = sink.create_writer(replace(sink_context(), malformed=reject))
+    change = Row.of_kind(RowKind.DELETE, 7, "z")
+    writer.write([(1, "a"), ("x", "b"), (2,), (None, "n"), change, (3, "c")])
+    writer.flush()
+    assert [record for record, _ in rejected if record not in ((None, "n"), change)] == [
+        ("x", "b"),
+        (2,),
+    ]
+    (lot,) = writer.prepare_commit(None)
+    writer.close()
+    committer = sink.create_committer(sink_context())
+    committer.commit([lot])
+    committer.close()
+    assert kit.numbers(path) == ([1, 3] if keys else [1, None, 3])
+    assert len(rejected) == 3
 
 
 def test_an_empty_text_cannot_be_a_partition(tmp_path: Path) -> None:

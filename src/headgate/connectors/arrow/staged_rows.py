@@ -3,12 +3,14 @@
 A writer gathers records to Arrow tables and hands them to a *stage*, which writes data files that
 nobody reads before they are committed. Law: a lot names all files that were written since the lot
 before; a file that no lot has named is removed when the writer is closed; writer ids are made anew
-with each writer, so the lots of two runs are never taken for each other.
+with each writer, so the lots of two runs are never taken for each other. Records that are no rows
+of the table go to the operator's error policy, one by one.
 """
 
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -73,9 +75,11 @@ class StagedRowsWriter(CommittingSinkWriter):
         self._stage = stage
         self._keys = tuple(keys)
         self._operator = context.operator
+        self._malformed = context.malformed
         self._now_ms = context.now_ms
-        self._columns: list[list[Any]] = [[] for _ in schema]
+        self._records: list[Record] = []
         self._deleted: list[bool] = []
+        """Of each record, if there are keys."""
         self._batches: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         self._files: list[Any] = []
@@ -88,14 +92,14 @@ class StagedRowsWriter(CommittingSinkWriter):
             records = self._changes(records)
         elif self._keys:
             self._deleted += [False] * len(records)
-        if not records:
-            return
-        for column, values in zip(self._columns, self._maker.columns(records), strict=True):
-            column.extend(values)
-        if len(self._columns[0]) >= BATCH_ROWS:
+        self._records += records
+        if len(self._records) >= BATCH_ROWS:
             self._make_batch()
             if self._rows >= FILE_ROWS or self._bytes >= FILE_BYTES:
                 self._write_files()
+
+    def flush(self) -> None:
+        self._make_batch()
 
     def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[StagedLot]:
         self._make_batch()
@@ -113,42 +117,58 @@ class StagedRowsWriter(CommittingSinkWriter):
 
     def close(self) -> None:
         files, self._files = self._files, []
-        self._columns, self._batches = [], []
+        self._records, self._batches = [], []
         self._stage.discard(files)
 
     def _changes(self, records: list[Record]) -> list[Record]:
         """The rows that count, when not all are inserts."""
-        kinds = [
-            record.get_row_kind() if isinstance(record, Row) else RowKind.INSERT
-            for record in records
-        ]
-        if not self._keys:
-            number = next(n for n, kind in enumerate(kinds) if kind is not RowKind.INSERT)
-            problem = f"is a change ({kinds[number]}), and the sink appends; give mode='upsert'"
-            raise RecordUnfit(self._operator, "", records[number], problem)
-        found = [
-            (record, kind is RowKind.DELETE)
-            for record, kind in zip(records, kinds, strict=True)
-            if kind is not RowKind.UPDATE_BEFORE  # the new values follow
-        ]
-        self._deleted += [is_deleted for _, is_deleted in found]
-        return [record for record, _ in found]
+        found: list[Record] = []
+        for record in records:
+            kind = record.get_row_kind() if isinstance(record, Row) else RowKind.INSERT
+            if kind is RowKind.UPDATE_BEFORE and self._keys:
+                continue  # the new values follow
+            if self._keys:
+                self._deleted.append(kind is RowKind.DELETE)
+            elif kind is not RowKind.INSERT:
+                problem = f"is a change ({kind}), and the sink appends; give mode='upsert'"
+                self._malformed(record, RecordUnfit(self._operator, "", record, problem))
+                continue
+            found.append(record)
+        return found
 
     def _make_batch(self) -> None:
-        if not self._columns[0]:
+        records, self._records = self._records, []
+        deleted, self._deleted = self._deleted, []
+        if not records:
             return
-        batch = self._maker.batch(self._columns)
+        try:
+            batch = self._batch(records, deleted)
+        except RecordUnfit:  # each alone, to learn which one it is
+            fit = [self._fits(records[n], deleted[n : n + 1]) for n in range(len(records))]
+            if not any(fit):
+                return
+            batch = self._batch(list(compress(records, fit)), list(compress(deleted, fit)))
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+
+    def _fits(self, record: Record, deleted: list[bool]) -> bool:
+        try:
+            self._batch([record], deleted)
+        except RecordUnfit as error:
+            self._malformed(record, error)
+            return False
+        return True
+
+    def _batch(self, records: list[Record], deleted: list[bool]) -> pa.RecordBatch:
+        """Raises RecordUnfit."""
+        batch = self._maker.batch(list(self._maker.columns(records)))
         for key in self._keys:
             if batch.column(key).null_count:
                 raise RecordUnfit(self._operator, key, None, "is the key of a row; give it a value")
         if self._keys:
-            batch = batch.append_column(DELETED, pa.array(self._deleted, pa.bool_()))
-            self._deleted = []
-        for column in self._columns:
-            column.clear()
-        self._batches.append(batch)
-        self._rows += batch.num_rows
-        self._bytes += batch.nbytes
+            batch = batch.append_column(DELETED, pa.array(deleted, pa.bool_()))
+        return batch
 
     def _write_files(self) -> None:
         if self._batches:
