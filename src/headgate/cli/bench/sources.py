@@ -23,6 +23,8 @@ from headgate.cli.bench.kafka_sink import KAFKA_SINK_MEANINGS, kafka_sink_sectio
 from headgate.cli.bench.kafka_topics import MEANINGS as KAFKA_MEANINGS
 from headgate.cli.bench.kafka_topics import kafka_section
 from headgate.cli.bench.measured_job import ReportingSink, bench_environment
+from headgate.cli.bench.postgres_tables import MEANINGS as POSTGRES_MEANINGS
+from headgate.cli.bench.postgres_tables import postgres_section
 from headgate.cli.bench.source_files import FILE_MEANINGS, parquet_section, text_section
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
@@ -44,6 +46,7 @@ MEANINGS: Final = {
     **KAFKA_MEANINGS,
     **KAFKA_SINK_MEANINGS,
     **FILE_MEANINGS,
+    **POSTGRES_MEANINGS,
 }
 
 
@@ -75,6 +78,7 @@ SECTIONS: Final[Mapping[str, Callable[[float], dict[str, Any]]]] = MappingProxyT
         "kafka": kafka_section,
         "kafka-sink": kafka_sink_section,
         "parquet": parquet_section,
+        "postgres": postgres_section,
         "text": text_section,
     }
 )

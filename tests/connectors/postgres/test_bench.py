@@ -1,0 +1,48 @@
+"""The parts of the section ``postgres`` of ``bench sources`` that need no Spark."""
+
+from pathlib import Path
+
+import pytest
+
+from headgate.cli.bench import postgres_tables as bench
+from headgate.cli.bench.sources import MEANINGS
+from tests.connectors.kit import read_to_end
+from tests.connectors.postgres.kit import ServerDatabase
+from tests.core.chain.sink_lab import sink_context
+
+
+@pytest.fixture
+def dsn(database: ServerDatabase, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv(bench.DSN, database.dsn)
+    with bench.a_server() as dsn:
+        assert dsn == database.dsn
+        return dsn
+
+
+def test_plain_loops_write_and_read_all_rows(database: ServerDatabase, dsn: str) -> None:
+    for plain in (bench.plain_insert, bench.plain_upsert, bench.plain_changes):
+        assert plain(dsn, 1_500) > 0
+        assert database.rows("SELECT count(DISTINCT n) FROM bench") == [(1_500,)]
+
+
+def test_readers_of_jobs_end_after_their_rows(dsn: str, tmp_path: Path) -> None:
+    source = bench.PickedRows(bench.PICKED + 10, str(tmp_path / "began"))
+    rows = read_to_end(source.open(0, None, sink_context()), 7_000)
+    assert len(rows) == bench.PICKED + 10
+    assert (tmp_path / "began").exists()
+    bench._make_changes(dsn, 2_500)
+    changes = bench.FirstChanges(dsn, publication="bench", slot="bench", metadata=())
+    changes.count = 2_400
+    reader = changes.open("bench", None, sink_context())
+    meter = bench.ChangeMeter()
+    meter.take(read_to_end(reader))
+    reader.close()
+    assert meter.report()["records"] == 2_400
+
+
+def test_every_figure_is_explained() -> None:
+    for name in ("insert", "prepare", "upsert", "changes"):
+        figures = bench._figures(name, [2.0], [1.0])
+        shown = [key for key in figures if not key.endswith("_all")]
+        assert len(shown) == 3
+        assert set(shown) <= set(MEANINGS)
