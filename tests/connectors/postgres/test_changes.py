@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -390,6 +391,22 @@ def read_while_the_server_stops(reader: ChangesReader, server: PostgresServer) -
     return rows
 
 
+def test_a_reader_that_is_held_up_for_long_is_sent_away_and_loses_nothing(
+    database: ServerDatabase, source: PostgresChangesSource
+) -> None:
+    database.run("ALTER DATABASE postgres SET wal_sender_timeout = '300ms'")
+    with opened(source) as reader:
+        database.run(
+            "INSERT INTO found SELECT i, repeat('x', 2000) FROM generate_series(1, 9000) i"
+        )
+        give_up = time.monotonic() + PATIENCE_S
+        while database.rows("SELECT 1 FROM pg_stat_replication"):
+            assert time.monotonic() < give_up
+            time.sleep(0.05)
+        database.run("ALTER DATABASE postgres RESET wal_sender_timeout")
+        assert [row.n for row in take(reader, 9000)] == list(range(1, 9001))
+
+
 def test_a_slot_that_another_reads_is_told(
     database: ServerDatabase, source: PostgresChangesSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -495,6 +512,25 @@ def test_a_value_that_python_cannot_hold_is_told_with_its_column(database: Serve
         database.run("INSERT INTO found VALUES (1, 'infinity')")
         with pytest.raises(ConnectorError, match="column 'day' of table public.found: b'infinity'"):
             take(reader, 1)
+
+
+def test_a_value_that_python_cannot_hold_can_be_left_out(database: ServerDatabase) -> None:
+    database.run("CREATE TABLE found (n int PRIMARY KEY, day date)")
+    source = PostgresChangesSource(database.dsn, ["found"])
+    left_out: list[object] = []
+    context = replace(sink_context(), malformed=lambda raw, error: left_out.append(raw))
+    reader = source.open("headgate", None, context)
+    connected(reader)  # type: ignore[arg-type]
+    database.run("INSERT INTO found VALUES (1, NULL), (2, 'infinity'), (3, NULL), (4, NULL)")
+    rows: list[Any] = []
+    while len(rows) < 2:
+        rows += read_some(reader, 1) or []
+    place: Any = reader.position()
+    reader.close()
+    assert [row.n for row in rows] == [1, 3]
+    assert len(left_out) == 1
+    with opened(source, place) as reader:
+        assert [row.n for row in take(reader, 1)] == [4]
 
 
 def test_a_reader_that_is_closed_while_it_connects_leaves_nothing(

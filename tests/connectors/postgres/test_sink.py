@@ -395,6 +395,21 @@ def test_a_record_that_is_no_row_is_told_at_once(
         feed(task, record)
 
 
+@pytest.mark.parametrize("mode", ["upsert", *EXACT])
+def test_a_record_that_is_no_row_can_be_left_out(database: ServerDatabase, mode: str) -> None:
+    database.run(KEYED)
+    sink = PostgresSink(database.dsn, "found", keys=["n"] if mode == "upsert" else None, mode=mode)
+    left_out: list[object] = []
+    context = sink_context(checkpoints=False)
+    context = replace(context, malformed=lambda raw, error: left_out.append(raw))
+    task = open_sink(sink, context)
+    feed(task, (1, "a"), (2,), Row.of_kind(RowKind.UPDATE_AFTER, n=3), (4, "d"))
+    task.finish()
+    task.close()
+    assert database.numbers() == [1, 4]
+    assert len(left_out) == 2
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -481,6 +496,17 @@ def test_a_lock_that_is_held_ends_with_who_holds_it(database: ServerDatabase, mo
         other.execute("LOCK TABLE found IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(DatabaseUnready, match=r"gives up.*held by process \d+ \(backup\)"):
             task.finish()
+
+
+def test_a_table_that_is_locked_at_the_start_is_a_fault_that_passes(
+    database: ServerDatabase,
+) -> None:
+    database.run(KEYED)
+    sink = PostgresSink(database.dsn, "found", keys=["n"], lock_timeout_ms=100)
+    with psycopg.connect(database.dsn) as other:
+        other.execute("LOCK TABLE found IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(DatabaseUnready, match="lock timeout"):
+            open_sink(sink, sink_context())
 
 
 @pytest.mark.parametrize("mode", ["upsert", "insert"])

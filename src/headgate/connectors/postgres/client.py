@@ -109,6 +109,9 @@ class SinkDatabase:
                 self._set_limits(self._connection)
                 if self._prepare is not None:
                     self._prepare(self._connection)
+            except psycopg_module(self.whose).OperationalError as error:
+                self.close()
+                raise self.unready(error) from error
             except BaseException:
                 self.close()
                 raise
@@ -178,9 +181,10 @@ _GONE: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
 
 def is_lost(error: Any) -> bool:
     """Whether the connection is gone, not only a statement refused."""
-    state = error.sqlstate
+    state = getattr(error, "sqlstate", None)
     if state is None:
-        return type(error).__name__ == "OperationalError"
+        psycopg = psycopg_module("PostgreSQL")
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     return state in _GONE or state.startswith("08")
 
 

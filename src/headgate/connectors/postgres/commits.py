@@ -5,8 +5,9 @@ rows in one transaction with its note, a prepared transaction by the server, whi
 One that is gone without a note was rolled back by somebody: an error, not a loss in silence.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, RecordsLost
@@ -43,14 +44,15 @@ class LotCommitter(Committer):
 
     def _enter(self, lot: InsertLot) -> None:
         target = quoted_table(self._table)
-        batches = [loads(batch) for batch in lot.batches]
+
+        def rows() -> Iterator[Any]:
+            return chain.from_iterable(map(loads, lot.batches))
 
         def write(connection: "PgConnection") -> None:
             with connection.transaction():
                 # The note first: it locks out others that are about to write the same lot.
                 if self._log.note(connection, lot.writer, lot.number):
-                    for batch in batches:
-                        copy_rows(connection, target, lot.columns, batch)
+                    copy_rows(connection, target, lot.columns, rows)
                     self._log.forget_older(connection, lot.writer, lot.number)
 
         try:

@@ -13,6 +13,7 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -154,7 +155,7 @@ class PreparingWriter(CommittingSinkWriter):
             if self._open is None:
                 self._number += 1
                 self._open = self._database.repeat(self._begin)
-            copy_rows(self._open, self._target.name, self._target.columns, self._rows)
+            copy_rows(self._open, self._target.name, self._target.columns, lambda: self._rows)
         except ConnectorError:
             raise
         except Exception as error:
@@ -170,7 +171,6 @@ class PreparingWriter(CommittingSinkWriter):
         psycopg = psycopg_module(self._database.whose)
         try:
             connection.execute(f"PREPARE TRANSACTION '{gid}'")
-            self._warn_of_old(connection)
         except psycopg.errors.OutOfMemory as error:
             raise ConnectorError(
                 f"{self._database.whose}: {first_line(error)}; raise max_prepared_transactions of "
@@ -179,6 +179,8 @@ class PreparingWriter(CommittingSinkWriter):
         except psycopg.Error as error:
             self._database.close()
             raise blamed(self._database, self._table, self._target.columns, error) from error
+        with suppress(psycopg.Error):
+            self._warn_of_old(connection)
         return [PreparedLot(gid, self._name.token, self._number)]
 
     def close(self) -> None:

@@ -10,18 +10,23 @@ from dataclasses import replace
 from typing import Final
 
 from headgate.base.errors import PlanInvalid
-from headgate.connectors.postgres.client import Limits, SinkDatabase, check_dsn
+from headgate.connectors.postgres.client import (
+    Limits,
+    SinkDatabase,
+    check_dsn,
+    psycopg_module,
+)
 from headgate.connectors.postgres.commit_log import COMMIT_LOG, log_of
 from headgate.connectors.postgres.commits import LotCommitter
 from headgate.connectors.postgres.inserts import InsertWriter
 from headgate.connectors.postgres.prepared import PreparingWriter, check_server, name_writer
-from headgate.connectors.postgres.table import TableRows, find_table, quoted_table
+from headgate.connectors.postgres.table import TableRows, blamed, find_table, quoted_table
 from headgate.connectors.postgres.upsert import UpsertWriter
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 
 MODES: Final = ("upsert", "insert", "prepare")
-BATCH_ROWS: Final = 5_000
+BATCH_ROWS: Final = 10_000
 """Rows that go to the server with one COPY."""
 PENDING_BYTES: Final = 256 << 20
 TIME_LIMITS: Final = Limits()
@@ -111,6 +116,9 @@ class PostgresSink(TwoPhaseCommittingSink):
                 name = name_writer(context, connection, self.table)
                 rows = self.batch_rows
                 return PreparingWriter(database, name, log, self.table, target, maker, rows)
+        except psycopg_module(whose).Error as error:
+            database.close()
+            raise blamed(database, self.table, (), error) from error
         except BaseException:
             database.close()
             raise
@@ -126,6 +134,9 @@ class PostgresSink(TwoPhaseCommittingSink):
                 if self.mode == "prepare":
                     check_server(connection, database.whose)
                 log.make(connection)
+            except psycopg_module(database.whose).Error as error:
+                database.close()
+                raise blamed(database, self.commit_log, (), error) from error
             except BaseException:
                 database.close()
                 raise

@@ -6,8 +6,9 @@ does not fit is told with its column.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headgate.api.row import Row, names_of, values_of
@@ -182,9 +183,12 @@ def copy_rows(
     connection: "PgConnection",
     target: str,
     columns: Sequence[str],
-    rows: Sequence[Sequence[Any]],
+    rows: Callable[[], Iterable[Sequence[Any]]],
 ) -> None:
-    """All rows, by COPY; raises RowRefused if a value is at fault."""
+    """All rows, by COPY; raises RowRefused if a value is at fault.
+
+    ``rows`` is called for them, and once more to find the row that was refused.
+    """
     statement = f"COPY {target} ({', '.join(map(quoted, columns))}) FROM STDIN"
     row: Sequence[Any] = ()
     psycopg = psycopg_module("PostgresSink")
@@ -192,12 +196,12 @@ def copy_rows(
     try:
         with connection.cursor() as cursor, cursor.copy(statement) as copy:
             write = copy.write_row
-            for row in rows:
+            for row in rows():
                 write(row)
     except psycopg.Error as error:
         found = _PLACE.search(error.diag.context or "")
-        if found and 0 < int(found[1]) <= len(rows):
-            row = rows[int(found[1]) - 1]
+        if found:
+            row = next(islice(rows(), int(found[1]) - 1, None), ())
             column = found[2] or error.diag.column_name
             if column in columns:
                 place = columns.index(column)

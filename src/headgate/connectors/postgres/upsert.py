@@ -148,7 +148,7 @@ class UpsertWriter(CommittingSinkWriter):
     def _write(self, connection: "PgConnection") -> None:
         columns = (*self._merge.target.columns, NUMBER, IS_GONE)
         with connection.transaction():
-            copy_rows(connection, STAGE, columns, self._rows)
+            copy_rows(connection, STAGE, columns, lambda: self._rows)
             if self._has_gone:
                 connection.execute(self._merge.delete)
             connection.execute(self._merge.upsert)
