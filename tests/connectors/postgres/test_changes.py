@@ -1,6 +1,7 @@
 """Changes of a real PostgreSQL, each once, over lost connections, restarts and checkpoints."""
 
 import pickle
+import select
 import signal
 import threading
 import time
@@ -389,6 +390,36 @@ def read_while_the_server_stops(reader: ChangesReader, server: PostgresServer) -
         time.sleep(0.01)
     stops.join()
     return rows
+
+
+def test_a_reader_is_woken_whenever_there_is_something_to_do(
+    database: ServerDatabase, source: PostgresChangesSource
+) -> None:
+    """Polled only when its descriptor, its time or its thread says so, as tasks do."""
+    woken = threading.Event()
+    reader = source.open("numbers", None, replace(sink_context(), wake=woken.set))
+    rows: list[Any] = []
+
+    def read(count: int) -> None:
+        give_up = time.monotonic() + PATIENCE_S
+        while len(rows) < count:
+            assert time.monotonic() < give_up
+            woken.clear()
+            found = read_some(reader) or []
+            rows.extend(found)
+            if not found and reader.fileno() is None:
+                assert woken.wait(min(reader.wait_ms() / 1000, PATIENCE_S)) or not reader.wait_ms()
+            elif not found:
+                select.select([reader.fileno()], [], [], min(reader.wait_ms() / 1000, PATIENCE_S))
+
+    database.run("CREATE PUBLICATION numbers FOR TABLE found")
+    database.run("SELECT pg_create_logical_replication_slot('numbers', 'pgoutput')")
+    for number in range(1, 6):
+        database.run(f"INSERT INTO found VALUES ({number}, 'x')")
+        read(number)
+        database.end_others()
+    reader.close()
+    assert [row.n for row in rows] == [1, 2, 3, 4, 5]
 
 
 def test_a_reader_that_is_held_up_for_long_is_sent_away_and_loses_nothing(

@@ -144,7 +144,7 @@ def test_changes_come_once_into_a_copy_over_a_killed_worker(
     sink = PostgresSink(database.dsn, "found", mode="prepare")
     job = open_job(opened, servers[0], tmp_path, graph_of(source, "origin", sink, 1))
     run, processes = begin(opened, job)
-    slot = "SELECT 1 FROM pg_replication_slots WHERE active"
+    slot = "SELECT 1 FROM pg_replication_slots WHERE confirmed_flush_lsn IS NOT NULL"
     eventually(lambda: bool(database.rows(slot)), "the slot")
     database.run("INSERT INTO origin SELECT generate_series(1, 500)")
     eventually(lambda: database.numbers() != [], "rows")

@@ -116,13 +116,14 @@ class Connecting:
         self._whose = whose
         self._wake = wake
         self._stopped = threading.Event()
+        self._done = threading.Event()
         self._result: tuple[ChangeStream, Place] | BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="headgate-pg-connect", daemon=True)
         self._thread.start()
 
     def result(self) -> tuple[ChangeStream, Place] | None:
         """None: not yet; raises what the thread has met."""
-        if self._thread.is_alive():
+        if not self._done.is_set():
             return None
         self._thread.join()
         found = self._result
@@ -150,6 +151,7 @@ class Connecting:
                     continue
             except BaseException as error:
                 self._result = error
+            self._done.set()  # first: who is woken looks at it
             self._wake()
             return
 
@@ -199,9 +201,9 @@ class ChangesReader(SplitReader):
         return None if self._stream is None else self._stream.fileno()
 
     def wait_ms(self) -> float:
-        if self._has_more:
-            return 0.0
-        return math.inf if self._stream is None else LIFE_SIGN_S * 1000
+        if self._stream is not None:
+            return 0.0 if self._has_more else LIFE_SIGN_S * 1000
+        return 0.0 if self._connecting is None else math.inf  # the thread wakes the task
 
     def position(self) -> Position:
         return self._place
