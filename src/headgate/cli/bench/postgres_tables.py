@@ -158,17 +158,17 @@ def pick_rows() -> list[tuple[int, str, float]]:
 
 def _insert_job(dsn: str, rows: int) -> float:
     _fresh_table(dsn)
-    return _sink_job(TimedSink(dsn, "bench"), rows)
+    return _sink_job(TimedTableSink(dsn, "bench"), rows)
 
 
 def _prepare_job(dsn: str, rows: int) -> float:
     _fresh_table(dsn)
-    return _sink_job(TimedSink(dsn, "bench", mode="prepare"), rows)
+    return _sink_job(TimedTableSink(dsn, "bench", mode="prepare"), rows)
 
 
 def _upsert_job(dsn: str, rows: int) -> float:
     _fresh_table(dsn, "PRIMARY KEY")
-    return _sink_job(TimedSink(dsn, "bench", keys=["n"]), rows)
+    return _sink_job(TimedTableSink(dsn, "bench", keys=["n"]), rows)
 
 
 def plain_insert(dsn: str, rows: int) -> float:
@@ -208,16 +208,16 @@ def _plain_writes(dsn: str, rows: int, write: Callable[[Any, list[Any]], None]) 
         return time.monotonic() - began_s
 
 
-class TimedSink(PostgresSink):
+class TimedTableSink(PostgresSink):
     """Notes in a file when its last commit is through."""
 
     ended_path = ""
 
     def create_committer(self, context: ConnectorContext) -> Committer:
-        return TimedCommitter(super().create_committer(context), Path(self.ended_path))
+        return TimedTableCommitter(super().create_committer(context), Path(self.ended_path))
 
 
-class TimedCommitter(Committer):
+class TimedTableCommitter(Committer):
     """The end is its last commit; without any, as of upserts, when it is closed."""
 
     def __init__(self, committer: Committer, path: Path) -> None:
@@ -274,7 +274,7 @@ class PickedReader(SplitReader):
         return self._at
 
 
-def _sink_job(sink: TimedSink, rows: int) -> float:
+def _sink_job(sink: TimedTableSink, rows: int) -> float:
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder:
         began, ended = Path(folder) / "began", Path(folder) / "ended"
         sink.ended_path = str(ended)
