@@ -87,8 +87,7 @@ class StagedRowsWriter(CommittingSinkWriter):
         self._number = 0
 
     def write(self, records: list[Record]) -> None:
-        kinds = {record.get_row_kind() for record in records if isinstance(record, Row)}
-        if kinds - {RowKind.INSERT}:
+        if Row in set(map(type, records)) and not _are_inserts(records):
             records = self._changes(records)
         elif self._keys:
             self._deleted += [False] * len(records)
@@ -177,6 +176,11 @@ class StagedRowsWriter(CommittingSinkWriter):
                 rows = last_changes(rows, self._keys)
             self._files += self._stage.write(rows)
             self._batches, self._rows, self._bytes = [], 0, 0
+
+
+def _are_inserts(records: list[Record]) -> bool:
+    kinds = {record.get_row_kind() for record in records if isinstance(record, Row)}
+    return kinds == {RowKind.INSERT}
 
 
 def last_changes(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
