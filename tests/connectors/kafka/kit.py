@@ -15,6 +15,7 @@ from headgate.connectors.formats.schemas import SimpleStringSchema
 from headgate.connectors.kafka.source import KafkaSource
 
 QUICK = {
+    "fetch.error.backoff.ms": "10",
     "fetch.wait.max.ms": "10",
     "reconnect.backoff.ms": "10",
     "reconnect.backoff.max.ms": "50",

@@ -145,7 +145,7 @@ def test_a_new_reader_goes_on_from_the_position_of_an_old_one(cluster: MockClust
     position = None
     for limit in (1, 7, 13, 1000):
         reader = source.open(split, position, task_context())
-        found += read_until(reader, bool) if limit == 1000 else read_first(reader, limit)
+        found += read_to_end(reader) if limit == 1000 else read_first(reader, limit)
         position = reader.position()
         reader.close()
     assert found == values
