@@ -26,6 +26,8 @@ from headgate.base.errors import (
     CheckpointMissing,
     StorageUnusable,
 )
+from headgate.base.object_store import is_s3, open_s3
+from headgate.host.checkpoints.conditional_puts import ConditionalPuts, puts_of
 from headgate.host.checkpoints.metadata import CheckpointKey
 from headgate.host.files.no_links import LinkRefused
 from headgate.host.files.private_files import PrivateFiles
@@ -38,6 +40,7 @@ FLAT: Final = frozenset({"abfs", "gcs", "s3"})
 
 KNOWN: Final = "a path of this machine, or file://, hdfs://, s3://, gs:// or abfs://"
 
+_CONDITIONAL: Final = "s3"
 _PROBE: Final = ".headgate-probe"
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 _PASSWORD: Final = re.compile(r"(?<=//)([^/@:]*):[^/@]*@")
@@ -81,6 +84,18 @@ class Folder:
     def is_flat(self) -> bool:
         """Whether it is in an object store, where no empty folder exists."""
         return self.system.type_name in FLAT
+
+    @property
+    def puts(self) -> ConditionalPuts | None:
+        """For puts on a condition, in S3; raises StorageUnusable if obstore is not installed."""
+        if self.system.type_name != _CONDITIONAL:
+            return None
+        return puts_of(self.system, self.path.partition("/")[0], self.shown)
+
+    @property
+    def key(self) -> str:
+        """In S3: the path within its bucket."""
+        return self.path.partition("/")[2]
 
     def at(self, name: str) -> str:
         """A file's path in messages."""
@@ -152,6 +167,8 @@ class Folder:
         """Write a whole file in one step; False: there is one already, which stays as it is."""
         if self.has(name):
             return False
+        if (puts := self.puts) is not None:
+            return puts.create(self.child(name).key, data, self.at(name)) is not None
         if self.is_flat:
             self._write(name, data)
             return True
@@ -241,7 +258,7 @@ def open_folder(where: str, below: str = "", signing: CheckpointKey | None = Non
     if _SCHEME.match(where) is None:
         return _local(os.path.abspath(where), below, signing)
     try:
-        system, path = fs.FileSystem.from_uri(where)
+        system, path = open_s3(where) if is_s3(where) else fs.FileSystem.from_uri(where)
     except (ValueError, ImportError) as error:
         raise StorageUnusable(shown, _first_line(error), f"give {KNOWN}") from error
     except OSError as error:

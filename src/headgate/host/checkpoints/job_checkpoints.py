@@ -27,7 +27,6 @@ from headgate.host.checkpoints.checkpoint_store import (
     discard,
     open_store,
 )
-from headgate.host.checkpoints.driver_claim import DriverClaim
 from headgate.host.checkpoints.folder import Folder, open_folder, storage_errors
 from headgate.host.checkpoints.location import (
     CheckpointLocation,
@@ -36,6 +35,7 @@ from headgate.host.checkpoints.location import (
     savepoint_location,
 )
 from headgate.host.checkpoints.metadata import CheckpointKey
+from headgate.host.checkpoints.object_claim import Claim, claim_of
 from headgate.host.checkpoints.piece_reader import missing_files
 from headgate.host.files.owned_folder import OwnedFolder
 
@@ -65,7 +65,7 @@ class JobCheckpoints:
         """Of the job's checkpoints in the storage."""
         self._temporary = temporary
         self._undropped: dict[int, DropCheckpoint] = {}
-        self._claim: DriverClaim | None = None
+        self._claim: Claim | None = None
         self.storage: CheckpointStore | None = None
         if where:
             self.storage = open_store(where, signing)
@@ -100,7 +100,7 @@ class JobCheckpoints:
         Raises JobTakenOver if another driver claims it at the same moment, CheckpointError.
         """
         if self.is_lasting and self.folder is not None:
-            claim = DriverClaim(self.folder, self.job)
+            claim = claim_of(self.folder, self.job)
             claim.take()
             self._claim = claim
 
