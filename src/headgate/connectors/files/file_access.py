@@ -16,11 +16,13 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, BinaryIO, Final, cast
 
 from headgate.base.errors import FileGone, PathUnusable
 
+MOST_ROOTS: Final = 32
 UNREADABLE: Final = (OSError, EOFError, zlib.error, lzma.LZMAError)
 """What reading raises; all but the first come from a packed file that is cut short or no such."""
 
@@ -56,13 +58,10 @@ class FileAccess:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._uris = [path for path in paths if is_remote(path)]
-        self._roots: dict[str, RemoteRoot] = {}
 
     def root(self, uri: str) -> RemoteRoot:
         """Of one of the source's own paths; raises PathUnusable if it cannot be reached."""
-        if uri not in self._roots:
-            self._roots[uri] = _root(uri)
-        return self._roots[uri]
+        return _root(uri)
 
     def look_at(self, path: str) -> ListedFile | None:
         """The file that is at a path now; None: there is none, or it is no file."""
@@ -216,7 +215,9 @@ def listed(root: RemoteRoot, info: Any) -> ListedFile:
     return ListedFile(f"{root.prefix}{info.path}", int(info.size or 0), int(info.mtime_ns or 0))
 
 
+@lru_cache(MOST_ROOTS)
 def _root(uri: str) -> RemoteRoot:
+    """Kept for all splits of a source: a client of an object store costs connections."""
     plain, _, query = uri.partition("?")
     scheme, _, rest = plain.partition("://")
     fixed = f"{scheme}://{fixed_part(rest)}"
