@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("HEADGATE__REST__ENABLED", "false")  # tests of the page turn it on
 
+# Tests start many JVMs that live for seconds: without the second compiler and the parallel
+# collector they take half the CPU time.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+OF_EXECUTORS = f"-Dspark.executor.defaultJavaOptions='{SHORT_LIVED}'"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{SHORT_LIVED} {OF_EXECUTORS}")
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED)
+os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", SHORT_LIVED)
+
 settings.register_profile(
     "ci",
     deadline=None,
