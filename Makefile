@@ -1,7 +1,7 @@
 # One target per chore; `make` alone lists them.
 
 PYTHON ?= python3
-WORKERS ?= 2
+WORKERS ?= 3
 SEEDS ?= 300
 SEED ?=
 JOBS ?=
