@@ -4,6 +4,7 @@
 """
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
 
 os.environ.setdefault("HEADGATE__REST__ENABLED", "false")  # tests of the page turn it on
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 
 # Tests start many JVMs that live for seconds: without the second compiler and the parallel
 # collector they take half the CPU time.

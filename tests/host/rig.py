@@ -24,7 +24,7 @@ from headgate.host.net.loop import Loop
 from headgate.host.net.runner import Runner, TaskThread
 
 SECRET = b"the job's secret"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def eventually(condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:

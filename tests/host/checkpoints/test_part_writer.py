@@ -2,6 +2,7 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -264,7 +265,8 @@ def test_a_long_copy_ends_soon_after_an_abort(
             pipe.write(b"begun")
             aborting = pool.submit(writer.abort)
             eventually(lambda: writer._abandoned, "the abort is seen")
-            pipe.write(b"and so on")
+            with suppress(BrokenPipeError):  # it may have seen the abort by itself
+                pipe.write(b"and so on")
             with pytest.raises(CheckpointAbandoned):
                 copying.result(20)
         aborting.result(20)
