@@ -204,6 +204,23 @@ def test_a_lost_connection_repeats_no_record(
     assert seen(address, topic) == ["a", "b"]
 
 
+@pytest.mark.parametrize("api", ["ListOffsets", "Fetch"])
+def test_a_connection_lost_while_the_progress_is_read_repeats_no_record(
+    strict_broker: StrictBroker, new_topic: NewTopic, api: str
+) -> None:
+    topic, address = new_topic(), strict_broker.address
+    sink = text_sink(address, topic)
+    task = open_sink(sink, sink_context())
+    feed(task, "a")
+    state = take(task, 1)
+    task.checkpoint_completed(1)
+    task.close()
+    strict_broker.fault(api, "drop-before", times=2)
+    open_sink(sink, sink_context(restored=restored(state))).close()
+    strict_broker.until_hit(api, "drop-before")
+    assert seen(address, topic) == ["a"]
+
+
 def test_a_broker_that_is_killed_and_started_again_repeats_no_record(
     own_broker: StrictBroker,
 ) -> None:

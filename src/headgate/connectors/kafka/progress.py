@@ -8,13 +8,15 @@ behind transactions of others that are open just then: it waits for their end.
 import json
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready
 from headgate.connectors.kafka.client import ClientWatch, KafkaCluster, error_words, kafka
 from headgate.connectors.kafka.serialization import ProducerRecord
+
+T = TypeVar("T")
 
 TOPIC_CONFIG: Final = {
     "cleanup.policy": "compact",
@@ -69,15 +71,18 @@ class ProgressTopic:
         if not count:
             raise self._lost("is gone")
         places = [self._library.TopicPartition(self._topic, number) for number in range(count)]
-        asked = self._admin.list_offsets(
-            {place: self._admins.OffsetSpec.latest() for place in places},
-            isolation_level=self._library.IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=self._cluster.timeout_s,
-        )
-        try:
-            return tuple(asked[place].result().offset for place in places)
-        except self._library.KafkaException as error:
-            raise self._problem(error) from error
+
+        def ask() -> tuple[int, ...] | None:
+            asked = self._admin.list_offsets(
+                {place: self._admins.OffsetSpec.latest() for place in places},
+                isolation_level=self._library.IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=self._cluster.timeout_s,
+            )
+            ends = tuple(asked[place].result().offset for place in places)
+            # Where the connection breaks, librdkafka answers with a negative one and no error.
+            return ends if min(ends) >= 0 else None
+
+        return self._patiently(ask)
 
     def read(self, writers: Iterable[str], since: Sequence[int]) -> dict[str, int]:
         """The last lot of each writer that is in; ``since``: nothing of them is before this."""
@@ -142,20 +147,39 @@ class ProgressTopic:
         All topics are asked for: brokers that create topics by themselves would make one that is
         asked for by name, and would not compact it.
         """
+
+        def ask() -> int:
+            found = self._admin.list_topics(timeout=ASK_S).topics.get(self._topic)
+            return 0 if found is None or found.error is not None else len(found.partitions)
+
+        return self._patiently(ask)
+
+    def _patiently(self, ask: Callable[[], T | None]) -> T:
+        """What ``ask`` finds, asked again while it fails and may yet succeed; None: not yet."""
         deadline = time.monotonic() + self._cluster.timeout_s
         while True:
+            failure: Exception | None = None
             try:
-                found = self._admin.list_topics(timeout=ASK_S).topics.get(self._topic)
+                found = ask()
             except self._library.KafkaException as error:
                 error.__traceback__ = None  # it would keep the client open
-                self._admin.poll(0)  # it calls error_cb
-                refused = self._watch.refused
-                problem = self._problem(refused if refused is not None else error)
-                may_pass = isinstance(problem, KafkaUnready) and refused is None
-                if not may_pass or time.monotonic() >= deadline:
-                    raise problem from error
+                failure = error
             else:
-                return 0 if found is None or found.error is not None else len(found.partitions)
+                if found is not None:
+                    return found
+            self._admin.poll(0)  # it calls error_cb
+            refused = self._watch.refused
+            problem: ConnectorError = KafkaUnready(
+                f"{self._whose}: the connection to {self._cluster.servers} breaks when it is asked "
+                f"about topic {self._topic!r}; check that the servers run"
+            )
+            if refused is not None or failure is not None:
+                problem = self._problem(refused if refused is not None else failure)
+            has_no_leader = failure is not None and _name(failure) == "_NOENT"  # of the partition
+            may_pass = refused is None and (has_no_leader or isinstance(problem, KafkaUnready))
+            if not may_pass or time.monotonic() >= deadline:
+                raise problem from failure
+            time.sleep(STEP_S / 4)
 
     def _consumer(self) -> Any:
         forced = {
