@@ -541,7 +541,7 @@ def test_a_writer_killed_at_any_step_writes_each_record_once() -> None:
 
 
 def test_whatever_happens_each_record_is_one_row() -> None:
-    @settings(max_examples=8, deadline=None)
+    @settings(max_examples=5, deadline=None)
     @given(STEPS)
     def once(steps: list[tuple[Any, ...]]) -> None:
         with memory_folder() as folder:

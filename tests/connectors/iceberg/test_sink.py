@@ -203,7 +203,7 @@ CHANGES = st.lists(
 def test_whatever_the_changes_the_table_has_the_last_of_each_key() -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("v", pa.int64())])
 
-    @settings(max_examples=5, deadline=None)
+    @settings(max_examples=4, deadline=None)
     @given(st.lists(CHANGES, min_size=1, max_size=3))
     def merged(lots: list[list[tuple[int, str, int, bool]]]) -> None:
         with memory_folder() as place:
@@ -528,7 +528,7 @@ def test_a_writer_killed_at_any_step_writes_each_record_once() -> None:
 
 
 def test_whatever_happens_each_record_is_one_row() -> None:
-    @settings(max_examples=5, deadline=None)
+    @settings(max_examples=4, deadline=None)
     @given(STEPS)
     def once(steps: list[tuple[Any, ...]]) -> None:
         with memory_folder() as place:
