@@ -106,6 +106,8 @@ class FileEnumerator(SplitEnumerator):
         self._rules = rules
         self._access = FileAccess(rules.paths)
         self._known = dict(before.files)
+        self._by_inode: dict[tuple[int, int] | None, str] = {}
+        """The paths of known files, when they were listed last."""
         self._folders = before.folders
         self._waiting: dict[str, ListedFile] = {}
         """Files that may not be finished, as they were last time."""
@@ -122,6 +124,7 @@ class FileEnumerator(SplitEnumerator):
                 self._known[file.path] = KnownFile(file.size, file.size, file.mtime_ns)
             return [as_known(split) for file in new for split in self._pieces(file, 0, None)]
         self._known, elsewhere = self._locate(files)
+        self._by_inode = {known.inode: path for path, known in self._known.items()}
         splits: list[object] = []
         waiting: dict[str, ListedFile] = {}
         for file in [*files, *elsewhere]:
@@ -207,22 +210,42 @@ class FileEnumerator(SplitEnumerator):
         known = self._known.get(file.path)
         if known is not None and known.seen == (file.size, file.mtime_ns, file.inode):
             return []
+        if self._was_renamed(file, known):
+            return []
         try:
             if self._rules.by_lines and unpacker(file.path) is None:
                 return self._new_lines(file, known)
             return self._whole_file(file, known)
         except OSError as error:
+            if self._has_left(file.path, file.inode):
+                return []
             unusable = PathUnusable(printable(file.path), f"cannot be read: {error.strerror}")
             if self._is_first:
                 raise unusable from error
             self._complain(file, f"{unusable.problem}; it is tried again")
             return []
 
+    def _was_renamed(self, file: ListedFile, known: KnownFile | None) -> bool:
+        """While files were listed: it may be known under the name that it had before."""
+        if file.inode is None or (known is not None and known.inode == file.inode):
+            return False
+        before = self._by_inode.get(file.inode, file.path)
+        return before != file.path and self._has_left(before, file.inode)
+
+    def _has_left(self, path: str, inode: tuple[int, int] | None) -> bool:
+        """Whether a file is not at its path any more; where it is, the next look finds out."""
+        if inode is None:
+            return False
+        now = self._access.look_at(path)
+        return now is None or now.inode != inode
+
     def _new_lines(self, file: ListedFile, known: KnownFile | None) -> list[FileSplit]:
         start = 0
         if known is not None:
             if self._is_known(file, known):
                 start = known.done
+            elif self._has_left(file.path, file.inode):
+                return []
             else:
                 self._complain(file, "was cut or replaced; it is read from its beginning")
         end = self._last_line_end(file, start)
@@ -243,8 +266,8 @@ class FileEnumerator(SplitEnumerator):
         self, file: ListedFile, start: int, end: int | None, done: int
     ) -> list[FileSplit]:
         digest = digest_of(self._access, file.path, done)
-        if digest is None:  # it was cut after it was listed
-            return []
+        if digest is None or self._has_left(file.path, file.inode):
+            return []  # it was cut, or renamed and the digest may be another's; look again later
         self._known[file.path] = KnownFile(done, file.size, file.mtime_ns, file.inode, digest)
         if end == start:
             return []

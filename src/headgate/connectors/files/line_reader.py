@@ -228,12 +228,8 @@ class LineReader(SplitReader):
 
     def _open(self) -> bool:
         """False: the file is gone, which is no error here."""
-        split, access = self._split, self._access
         try:
-            self._path = find_split(access, split)
-            header = self._read_header() if self._form.has_header else b""
-            self._parser = self._form.parser(header, printable(self._path))
-            self._file = access.open(self._path, self._offset - (not self._aligned))
+            self._file = self._open_found()
         except FileGone:
             if not self._skip_missing:
                 raise
@@ -242,6 +238,30 @@ class LineReader(SplitReader):
         if not self._aligned:
             self._align(self._file)
         return True
+
+    def _open_found(self) -> OpenFile:
+        """Its file may be renamed at any moment, and another one take the name."""
+        while True:
+            path = find_split(self._access, self._split)
+            try:
+                file = self._open_at(path)
+            except FileGone:
+                if find_split(self._access, self._split) == path:
+                    raise
+                continue
+            try:
+                if find_split(self._access, self._split) == path:
+                    return file
+            except BaseException:
+                file.close()
+                raise
+            file.close()
+
+    def _open_at(self, path: str) -> OpenFile:
+        self._path = path
+        header = self._read_header() if self._form.has_header else b""
+        self._parser = self._form.parser(header, printable(path))
+        return self._access.open(path, self._offset - (not self._aligned))
 
     def _read_header(self) -> bytes:
         """The first line of the file, which a split may not begin with."""

@@ -80,11 +80,7 @@ def find_split(access: FileAccess, split: FileSplit) -> str:
     version = split.version
     if version is None:
         return split.path
-    paths = [split.path]
-    if version.inode is not None and not is_remote(split.path):
-        renamed = inodes_in(os.path.dirname(split.path)).get(version.inode[1])
-        paths += [] if renamed is None else [renamed]
-    for path in paths:
+    for path in _places(split.path, version):
         try:
             if digest_of(access, path, version.length) == version.digest:
                 return path
@@ -96,6 +92,15 @@ def find_split(access: FileAccess, split: FileSplit) -> str:
         f"{what} before its bytes {split.start} to {split.end or version.length} were read; keep "
         f"files until they are read, rotate them by renaming, or set skip_missing=True",
     )
+
+
+def _places(path: str, version: FileVersion) -> Iterator[str]:
+    """Where a file may be; its folder, which may be large, is listed only if it was renamed."""
+    yield path
+    if version.inode is not None and not is_remote(path):
+        renamed = inodes_in(os.path.dirname(path)).get(version.inode[1])
+        if renamed is not None:
+            yield renamed
 
 
 def same_inode(before: tuple[int, int] | None, now: tuple[int, int] | None) -> bool:
