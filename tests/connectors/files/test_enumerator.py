@@ -108,6 +108,21 @@ def test_a_checkpoint_fits_the_way_of_reading_that_it_was_taken_in(tmp_path: Pat
             source.create_enumerator(1, ("kafka", 7))
 
 
+@pytest.mark.parametrize("pattern", ["", "*.txt", "a.txt"])
+def test_files_that_are_gone_when_a_bounded_job_goes_on_are_no_error(
+    tmp_path: Path, pattern: str
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.txt").write_text("1\n")
+    source = TextFileSource(folder / pattern)
+    finder = source.create_enumerator(1, None)
+    assert read_splits(source, finder.discover()) == ["1"]
+    (folder / "a.txt").unlink()
+    folder.rmdir()
+    assert source.create_enumerator(1, finder.position()).discover() == []
+
+
 def test_a_large_file_is_handed_out_in_pieces(tmp_path: Path) -> None:
     lines = [f"line {number}" for number in range(100)]
     (tmp_path / "a").write_text("\n".join(lines) + "\nrest")

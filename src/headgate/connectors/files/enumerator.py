@@ -109,6 +109,7 @@ class FileEnumerator(SplitEnumerator):
         self._by_inode: dict[tuple[int, int] | None, str] = {}
         """The paths of known files, when they were listed last."""
         self._folders = before.folders
+        self._was_listed = position is not None
         self._waiting: dict[str, ListedFile] = {}
         """Files that may not be finished, as they were last time."""
         self._complained: set[str] = set()
@@ -143,8 +144,8 @@ class FileEnumerator(SplitEnumerator):
 
     def _list(self) -> list[ListedFile]:
         paths, access = self._rules.paths, self._access
-        if not self._rules.follow:
-            return list_files(paths, access)
+        if not self._rules.follow:  # what an earlier run has found may be read and gone by now
+            return list_files(paths, access, paths if self._was_listed else ())
         if self._folders is None:
             may_miss = [path for path in paths if _may_match_later(path)]
         else:  # a file may be missing for a moment, when it is rotated
