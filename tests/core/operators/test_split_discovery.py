@@ -8,7 +8,12 @@ import pytest
 
 from headgate.base.checkpoints import SourceState
 from headgate.base.errors import StateBroken, UserFunctionFailed
-from headgate.core.operators.source_splits import identify_splits
+from headgate.core.operators.source_splits import (
+    SplitProgress,
+    assign_splits,
+    identify_splits,
+    write_splits,
+)
 from headgate.core.operators.split_discovery import (
     ListedSplits,
     SplitDiscovery,
@@ -178,6 +183,33 @@ def test_a_source_that_has_lost_its_enumerator_is_refused() -> None:
     state = SourceState("uid", "found", pickled_position({"a": 1}))
     with pytest.raises(StateBroken, match="had an enumerator when the checkpoint was taken"):
         dealt_state(state)
+
+
+def test_a_list_that_has_become_short_is_dealt_out_to_the_tasks_that_are_left() -> None:
+    listed = tuple(identify_splits("abcd"))
+    b, c, d = listed[1:]
+    finder = ListedSplits(listed, 2, True, None)
+    finder.discover()
+    position = pickled_position(finder.position())
+    held = dealt_state(SourceState("uid", "letters", position, ()))
+    states = (None, write_splits([SplitProgress(c, 7), SplitProgress(d)], b""), held)
+    shares = [assign_splits(states, (b, c), subtask, 2, True) for subtask in range(2)]
+    assert not shares[0].splits, "it had finished, and is not run"
+    assert [at.split.split for at in shares[1].splits] == ["c", "d"]
+    assert [share.known for share in shares] == [b"".join(split.mark for split in listed)] * 2
+
+
+@pytest.mark.parametrize("parallelism", [2, 3, 4])
+def test_what_the_driver_held_of_a_list_is_dealt_out_once(parallelism: int) -> None:
+    a, b, c = identify_splits("abc")
+    finder = ListedSplits((a, b, c), 2, True, None)
+    finder.discover()
+    held = SourceState("uid", "abc", pickled_position(finder.position()), (*pickled_splits([c]),))
+    states = [write_splits([SplitProgress(a, 7)], b""), write_splits([], b""), dealt_state(held)]
+    shares = [assign_splits(states, (), task, parallelism, True) for task in range(parallelism)]
+    found = {at.split.split: at.position for share in shares for at in share.splits}
+    assert found == {"a": 7, "c": None}
+    assert sum(len(share.splits) for share in shares) == 2
 
 
 def test_what_cannot_be_pickled_is_refused_in_a_sentence() -> None:

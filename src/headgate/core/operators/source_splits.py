@@ -88,13 +88,13 @@ def was_listed(source: object, split: object, known: bytes) -> bool:
     return identified.mark in marks_of(known)
 
 
-def write_splits(progress: Iterable[SplitProgress], known: bytes) -> bytes:
-    """What a task leaves; raises StateBroken."""
+def write_splits(progress: Iterable[SplitProgress], known: bytes, of_driver: bool = False) -> bytes:
+    """What a task leaves, or the driver, whose splits are not of any task; raises StateBroken."""
     rows = [
         _Row(at.split.mark, at.split.data, _position(at.position), at.watermark_ms)
         for at in progress
     ]
-    return msgspec.msgpack.encode(_State(known, rows))
+    return msgspec.msgpack.encode(_State(known, rows, of_driver))
 
 
 def assign_splits(
@@ -107,26 +107,29 @@ def assign_splits(
     """The splits of one task, out of the states of all old tasks and the splits of this run.
 
     With the old parallelism each task gets its own splits again, and a task that had finished
-    reads nothing. ``finds_more``: see ``Source``. Raises StateBroken.
+    reads nothing. What the driver held is spread over those that read. ``finds_more``: see
+    ``Source``. Raises StateBroken.
     """
-    tasks = [None if state is None else _read(state) for state in states]
-    if all(task is None for task in tasks):
+    left = [None if state is None else _read(state) for state in states]
+    tasks = [state for state in left if state is None or not state.of_driver]
+    held = [state for state in left if state is not None and state.of_driver]
+    if all(state is None for state in left):
         fresh = [SplitProgress(split) for split in splits[subtask::parallelism]]
         return SplitShare(fresh, b"".join(split.mark for split in splits), [])
-    known = dict.fromkeys(mark for task in tasks if task is not None for mark in task.marks())
+    known = dict.fromkeys(mark for state in left if state is not None for mark in state.marks())
     new = [] if finds_more is False else [split for split in splits if split.mark not in known]
     if new and finds_more is None and len(tasks) != parallelism:
         check_same_cut(known, splits, len(tasks), parallelism)
     by_mark = {split.mark: split for split in splits}
     begun = [[] if task is None else _progress(task, by_mark) for task in tasks]
-    in_all = [at for some in begun for at in some]
+    unbegun = [at for state in held for at in _progress(state, by_mark)]
+    in_all = [*(at for some in begun for at in some), *unbegun]
+    others = [*unbegun, *map(SplitProgress, new)]
     if len(tasks) == parallelism:
         alive = [number for number, task in enumerate(tasks) if task is not None]
         mine = begun[subtask]
         if subtask in alive:
-            mine = mine + [
-                SplitProgress(split) for split in new[alive.index(subtask) :: len(alive)]
-            ]
+            mine = mine + others[alive.index(subtask) :: len(alive)]
     else:
         mine = [*in_all, *map(SplitProgress, new)][subtask::parallelism]
     read = {at.split.mark for at in in_all} | {split.mark for split in new}
@@ -151,6 +154,7 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
 class _State(msgspec.Struct, frozen=True, array_like=True):
     known: bytes
     rows: list[_Row]
+    of_driver: bool = False
 
     def marks(self) -> list[bytes]:
         return marks_of(self.known)

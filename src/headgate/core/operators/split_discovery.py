@@ -191,7 +191,7 @@ def _listed_position(position: Position) -> tuple[int, bytes] | None:
 
 
 def dealt_state(state: SourceState) -> bytes:
-    """What the driver held of a source, as if a task had, for tasks that get all splits at once.
+    """What the driver held of a source, beside what tasks did, for tasks that get all at once.
 
     Raises StateBroken if it had an enumerator.
     """
@@ -201,7 +201,7 @@ def dealt_state(state: SourceState) -> bytes:
     if listed is None:
         raise StateBroken(HAD_ENUMERATOR)
     rows = [SplitProgress(IdentifiedSplit(None, split.mark, split.data)) for split in state.splits]
-    return write_splits(rows, listed[1])
+    return write_splits(rows, listed[1], of_driver=True)
 
 
 def pickled_splits(found: Sequence[object]) -> list[SplitData]:
