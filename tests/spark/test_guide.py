@@ -40,6 +40,7 @@ PAGES = (
     "docs/connectors/kafka.md",
 )
 WITH_POSTGRES = "docs/connectors/postgres.md"
+WITH_REDIS = "docs/connectors/redis.md"
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -82,6 +83,23 @@ def test_the_page_on_postgresql_prints_what_it_shows(
             check_page(program, WITH_POSTGRES)
         finally:
             server.stop()
+
+
+@pytest.mark.timeout(600)
+def test_the_page_on_redis_prints_what_it_shows(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("redis")
+    from tests.connectors.redis.kit import RedisServerProcess
+
+    with TemporaryDirectory(prefix="headgate-redis-") as folder:
+        server = RedisServerProcess(Path(folder))
+        server.process.start()
+        try:
+            monkeypatch.setenv("SHOP_REDIS", server.url)
+            check_page(program, WITH_REDIS)
+        finally:
+            server.process.stop()
 
 
 def check_page(program: ModuleType, page: str) -> None:

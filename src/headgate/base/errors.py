@@ -324,6 +324,18 @@ class TableUnfit(ConnectorError):
     """A table is missing, another than before, or of a form that a source or sink cannot use."""
 
 
+class ServerUnready(ConnectorError):
+    """A server of streams or an HTTP endpoint does not answer, or cannot now; that may pass."""
+
+
+class HttpRejected(ConnectorError):
+    """An HTTP endpoint has answered that it does not take a batch, and would not take it later."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
 class RecordsLost(ConnectorError):
     """What a checkpoint relies on is gone from the system outside: records would be missing."""
 

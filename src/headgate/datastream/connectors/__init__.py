@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from headgate.connectors.postgres.changes import PostgresChangesSource
     from headgate.connectors.postgres.pgoutput import NOT_SENT
     from headgate.connectors.postgres.sink import PostgresSink
+    from headgate.connectors.redis.entries import RedisEntry
+    from headgate.connectors.redis.sink import RedisStreamSink
+    from headgate.connectors.redis.source import RedisStreamSource
 
 __all__ = [
     "NOT_SENT",
@@ -72,6 +75,9 @@ __all__ = [
     "PostgresChangesSource",
     "PostgresSink",
     "PrintSink",
+    "RedisEntry",
+    "RedisStreamSink",
+    "RedisStreamSource",
     "Sink",
     "SinkWriter",
     "SocketTextSource",
@@ -88,6 +94,9 @@ __all__ = [
 
 
 _LAZY = {
+    "RedisEntry": "headgate.connectors.redis.entries",
+    "RedisStreamSink": "headgate.connectors.redis.sink",
+    "RedisStreamSource": "headgate.connectors.redis.source",
     "DeltaSink": "headgate.connectors.delta.sink",
     "DeltaSource": "headgate.connectors.delta.source",
     "IcebergSink": "headgate.connectors.iceberg.sink",

@@ -1,0 +1,144 @@
+"""What the Redis source and sink share: the client, its limits, and what its errors mean.
+
+The client is redis-py. Law: it is loaded when a job starts; no message shows a password; trouble
+that may pass (no connection, a server that loads its data, no memory) is ServerUnready.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnready
+from headgate.connectors.libraries import library
+from headgate.connectors.retries import repeat
+
+TIMEOUT_S: Final = 30.0
+"""How long an answer may take, beyond what a blocking command waits."""
+CONNECT_S: Final = 10.0
+_SCHEMES: Final = ("redis", "rediss", "unix")
+_OURS: Final = ("decode_responses", "encoding", "protocol")
+_PASSING: Final = (
+    "BUSY",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "NOREPLICAS",
+    "OOM",
+    "READONLY",
+    "TRYAGAIN",
+)
+"""Answers of a server that may be well again soon."""
+_DENIED: Final = ("NOAUTH", "WRONGPASS", "NOPERM")
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class RedisServer:
+    """Where the server is; it travels to the tasks."""
+
+    user: str
+    """Who talks to it, for messages: ``RedisStreamSource`` or ``RedisStreamSink``."""
+    url: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(str(self.url))
+        if parts.scheme not in _SCHEMES:
+            raise PlanInvalid(
+                f"{self.user}: the URL does not begin with redis://, rediss:// or unix://; give "
+                f"one such as redis://localhost:6379/0"
+            )
+        taken = [name for name in parse_qs(parts.query) if name in _OURS]
+        if taken:
+            raise PlanInvalid(f"{self.user}: leave {taken[0]} out of the URL, it is set here")
+
+    @property
+    def address(self) -> str:
+        """Without user and password."""
+        parts = urlsplit(self.url)
+        if parts.scheme == "unix":
+            return parts.path
+        return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+
+    def client(self, whose: str) -> Any:
+        """One that opens a connection with the first command, and tries nothing twice."""
+        redis = library("redis", "redis", self.user)
+        no_retries = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
+        name = "".join(sign if sign.isalnum() else "-" for sign in f"headgate {whose}")
+        try:
+            return redis.Redis.from_url(
+                self.url,
+                protocol=2,
+                retry=no_retries,
+                client_name=name[:60].encode("ascii", "replace").decode(),
+                socket_timeout=TIMEOUT_S,
+                socket_connect_timeout=CONNECT_S,
+                socket_keepalive=True,
+            )
+        except (TypeError, ValueError) as error:
+            raise PlanInvalid(f"{self.user}: the URL cannot be used: {error}") from None
+
+    def problem(self, error: Exception, doing: str) -> Exception:
+        """What to raise for an error of the client that it met while ``doing``."""
+        redis = library("redis", "redis", self.user)
+        if not isinstance(error, redis.RedisError | OSError):
+            return error
+        words = " ".join(str(error).split()) or type(error).__name__
+        text = f"{self.user}: {doing}: {self.address}: {words}"
+        if self.is_denied(error):
+            return ConnectorError(f"{text}; check user, password and rights in the URL")
+        if self.may_pass(error):
+            return ServerUnready(f"{text}; check the address, and that the server runs and is well")
+        if words.startswith(("MOVED", "ASK", "CROSSSLOT")):
+            return ConnectorError(f"{text}; Redis Cluster is not supported, give a single server")
+        if "WRONGTYPE" in words:
+            return ConnectorError(f"{text}; give the key of a stream, or one that is free")
+        return ConnectorError(text)
+
+    def may_pass(self, error: Exception) -> bool:
+        """Whether another attempt may go well."""
+        redis = library("redis", "redis", self.user)
+        if self.is_denied(error):
+            return False
+        if isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError):
+            return True
+        # redis-py takes off the first word of some answers, and keeps what it says in the class.
+        kinds = (
+            redis.exceptions.BusyLoadingError,
+            redis.exceptions.ReadOnlyError,
+            redis.exceptions.ClusterDownError,
+            redis.exceptions.TryAgainError,
+        )
+        words = str(error)
+        return isinstance(error, kinds) or (
+            isinstance(error, redis.RedisError)
+            and (words.startswith(_PASSING) or "used memory" in words)
+        )
+
+    def is_denied(self, error: Exception) -> bool:
+        """Wrong credentials, or missing rights."""
+        redis = library("redis", "redis", self.user)
+        kinds = (
+            redis.exceptions.AuthenticationError,
+            redis.exceptions.AuthorizationError,
+            redis.exceptions.NoPermissionError,
+        )
+        return isinstance(error, kinds) or str(error).startswith(_DENIED)
+
+    def repeated(
+        self, doing: str, work: Callable[[], Result], is_over: Callable[[], bool] = lambda: False
+    ) -> Result:
+        """What ``work`` returns, which is called again while its trouble may pass."""
+        try:
+            return repeat(work, self.may_pass, is_over=is_over)
+        except Exception as error:
+            raise self.problem(error, doing) from error
+
+    def asked(self, doing: str, work: Callable[[], Result]) -> Result:
+        """The same, called once: for what is found out at the start."""
+        try:
+            return work()
+        except Exception as error:
+            raise self.problem(error, doing) from error

@@ -1,0 +1,361 @@
+"""Streams of Redis as a source: one split per stream; the position is the id of an entry.
+
+Law: positions are kept in the checkpoints of the job, not in a consumer group of the server, so
+each entry counts once in the job's state. Nobody tells the server what was read: trimming is left
+to those who write. Entries that were trimmed before they were read are noticed by the number of
+entries that were ever added, and named.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from headgate.api.types.types import TypeInformation, Types
+from headgate.base.errors import PlanInvalid, RecordsLost
+from headgate.connectors.background import QueueReader, ReadBatch, ReadQueue
+from headgate.connectors.formats.schemas import DeserializationSchema
+from headgate.connectors.redis.client import RedisServer
+from headgate.connectors.redis.entries import BEGINNING, EntryId, StreamFacts, entry_reader
+from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Position, Source, SplitEnumerator, SplitLag
+
+FETCH_ENTRIES: Final = 1000
+BLOCK_MS: Final = 200
+"""For so long the server lets a reader wait for new entries; closing takes as long at most."""
+LOOK_S: Final = 1.0
+"""Between two looks at a stream that is not read on because the task is behind."""
+TRIMMED: Final = ("fail", "continue")
+
+
+class StreamPlace(NamedTuple):
+    """Behind an entry of a stream; what a reader keeps in checkpoints."""
+
+    id: EntryId
+    added: int | None
+    """How many entries the stream has had up to there; None: not known."""
+
+    def __str__(self) -> str:
+        return f"entry {self.id}"
+
+
+class RedisSplit(NamedTuple):
+    """One stream, from its start (exclusive) to its stop (inclusive)."""
+
+    stream: str
+    start: StreamPlace
+    stop: EntryId | None
+
+
+class RedisStreamSource(Source):
+    """Entries of one or more streams.
+
+    ::
+
+        RedisStreamSource("redis://localhost:6379/0", "orders")
+        RedisStreamSource(url, ["orders", "returns"], schema=SimpleStringSchema(), start="$")
+
+    Without a schema records are ``RedisEntry`` with stream, id and a dict of fields; with one, what
+    it makes of the field ``field``. The time in an entry's id is its event time. ``start`` is "0"
+    (the oldest entry), "$" (those after the start of the job) or an id, behind which reading
+    begins; a job that goes on from a checkpoint goes on where that was taken. ``bounded=True``
+    ends with the entries that are there when the job starts.
+    """
+
+    finds_more = True
+    splits_end = False
+
+    def __init__(
+        self,
+        url: str,
+        streams: "str | Sequence[str]",
+        *,
+        schema: DeserializationSchema | None = None,
+        field: str = "value",
+        text: bool = True,
+        start: str = "0",
+        bounded: bool = False,
+        on_trimmed: str = "fail",
+    ) -> None:
+        self.server = RedisServer("RedisStreamSource", url)
+        self.streams = (streams,) if isinstance(streams, str) else tuple(streams)
+        if not self.streams or not all(map(_is_key, self.streams)):
+            raise PlanInvalid(
+                f"RedisStreamSource was given the streams {streams!r}; give the key of a stream, "
+                f"or a list of keys"
+            )
+        if len(set(self.streams)) < len(self.streams):
+            raise PlanInvalid("RedisStreamSource was given a stream twice")
+        if schema is not None and not callable(getattr(schema, "deserialize", None)):
+            raise PlanInvalid(
+                f"RedisStreamSource was given the schema {schema!r}; give a DeserializationSchema, "
+                f"for instance SimpleStringSchema()"
+            )
+        if on_trimmed not in TRIMMED:
+            raise PlanInvalid(
+                f"RedisStreamSource: on_trimmed is {on_trimmed!r}; give 'fail' or 'continue'"
+            )
+        self.start = None if start == "$" else _id(start)
+        self.schema = schema
+        self.field = field
+        self.text = text
+        self.is_bounded = bounded
+        self.on_trimmed = on_trimmed
+
+    @property
+    def default_name(self) -> str:
+        return f"Redis {', '.join(self.streams)}"
+
+    @property
+    def bounded(self) -> bool:
+        return self.is_bounded
+
+    def get_produced_type(self) -> TypeInformation:
+        """What its schema says of the records."""
+        if self.schema is None:
+            return Types.PICKLED_BYTE_ARRAY()
+        return self.schema.get_produced_type()
+
+    def create_enumerator(self, parallelism: int, position: Position) -> "RedisEnumerator":
+        return RedisEnumerator(self, position)
+
+    def open(
+        self, split: object, position: Position, context: ConnectorContext
+    ) -> "RedisStreamReader":
+        # Read as tuples: what a checkpoint brings back need not be of the same class.
+        stream, start, stop = cast("RedisSplit", split)
+        known = cast("StreamPlace", start if position is None else position)
+        place = StreamPlace(EntryId(*known[0]), known[1])
+        end = None if stop is None else EntryId(*stop)
+        return RedisStreamReader(self, stream, place, end, context)
+
+
+class RedisEnumerator(SplitEnumerator):
+    """Finds where streams begin and end when the job starts."""
+
+    def __init__(self, source: RedisStreamSource, position: Position) -> None:
+        self._source = source
+        self._is_first = position is None
+        self._known = set(cast("Sequence[str]", position or ()))
+
+    def discover(self) -> Sequence[RedisSplit]:
+        new = [stream for stream in self._source.streams if stream not in self._known]
+        server = self._source.server
+        client = server.client("start")
+        try:
+            splits = [
+                self._split(stream, server.asked(f"looking at {stream!r}", _asking(client, stream)))
+                for stream in new
+            ]
+        finally:
+            client.close()
+        self._known.update(new)
+        return splits
+
+    def position(self) -> Position:
+        """The streams that were found."""
+        return sorted(self._known)
+
+    def _split(self, stream: str, facts: StreamFacts) -> RedisSplit:
+        start = self._source.start if self._is_first else BEGINNING
+        if start is None or start == facts.last:
+            place = StreamPlace(facts.last, facts.added)
+        elif start == BEGINNING and facts.added is not None:
+            place = StreamPlace(start, facts.added - facts.length)  # what is gone already
+        else:
+            place = StreamPlace(start, None)
+        return RedisSplit(stream, place, facts.last if self._source.bounded else None)
+
+
+class RedisStreamReader(QueueReader):
+    """Reads a stream by a thread that waits in ``XREAD BLOCK``."""
+
+    def __init__(
+        self,
+        source: RedisStreamSource,
+        stream: str,
+        place: StreamPlace,
+        stop: EntryId | None,
+        context: ConnectorContext,
+    ) -> None:
+        self._room = threading.Event()
+        decode = entry_reader(stream, source.schema, source.field, source.text)
+        queue = ReadQueue(context.wake, self._room.set)
+        where = f"RedisStreamSource: stream {stream!r} of {source.server.address}"
+        super().__init__(queue, decode, place, context, where)
+        self._fetcher = StreamFetcher(source, stream, place, stop, queue, self._room)
+        self._thread = threading.Thread(target=self._fetcher.run, name=f"redis {stream}")
+        self._thread.daemon = True
+        self._started = False
+
+    def poll(self, limit: int) -> Any:
+        if not self._started:
+            self._started = True
+            self._thread.start()
+        return super().poll(limit)
+
+    def lag(self) -> SplitLag | None:
+        place, added = cast("StreamPlace", self._position), self._fetcher.added
+        if added is None or place.added is None:
+            return None
+        records = max(0, added - place.added)
+        written_ms = self._queue.next_time_ms
+        if written_ms is None:
+            return SplitLag(records, age_ms=None if records else 0.0)
+        return SplitLag(records, age_ms=max(0.0, float(self._context.now_ms() - written_ms)))
+
+    def close(self) -> None:
+        self._fetcher.closing = True
+        self._room.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+
+class StreamFetcher:
+    """The thread of a reader."""
+
+    def __init__(
+        self,
+        source: RedisStreamSource,
+        stream: str,
+        place: StreamPlace,
+        stop: EntryId | None,
+        queue: ReadQueue,
+        room: threading.Event,
+    ) -> None:
+        self.closing = False
+        self.added: int | None = None
+        """How many entries the stream has had ever, as it was last seen."""
+        self._server = source.server
+        self._goes_on = source.on_trimmed == "continue"
+        self._stream = stream
+        self._place = place
+        self._stop = stop
+        self._queue = queue
+        self._room = room
+
+    def run(self) -> None:
+        failure: BaseException | None = None
+        client = None
+        try:
+            client = self._server.client(f"source {self._stream}")
+            while not self.closing and self._step(client):
+                pass
+        except Exception as error:
+            failure = error
+        finally:
+            if client is not None:
+                client.close()
+            self._queue.end(None if self.closing else failure)
+
+    def _step(self, client: Any) -> bool:
+        """False: the end was reached."""
+        is_full = self._queue.is_full
+        if is_full and self._room.wait(LOOK_S):
+            self._room.clear()
+            return True
+        limit = 1 if is_full else FETCH_ENTRIES
+        doing, is_over = f"reading {self._stream!r}", lambda: self.closing
+        facts, entries = self._server.repeated(doing, lambda: self._read(client, limit), is_over)
+        self.added = facts.added
+        if is_full:
+            return True  # it has only looked how far behind it is
+        self._check(facts)
+        stop = self._stop
+        if entries:
+            return self._enqueue(entries, facts)
+        if stop is not None and facts.last >= stop:
+            return False
+        if facts.last == self._place.id:  # deleted ones among those that were read count, too
+            self._place = self._place._replace(added=facts.added)
+        self._server.repeated(doing, lambda: self._wait(client), is_over)
+        return True
+
+    def _read(self, client: Any, limit: int) -> tuple[StreamFacts, list[Any]]:
+        """Both in one transaction, so that nothing is trimmed between them."""
+        with client.pipeline(transaction=True) as pipe:
+            pipe.xinfo_stream(self._stream)
+            pipe.xread({self._stream: str(self._place.id)}, count=limit)
+            info, found = pipe.execute(raise_on_error=False)
+        if isinstance(found, Exception):
+            raise found
+        return _facts(info), found[0][1] if found else []
+
+    def _wait(self, client: Any) -> None:
+        client.xread({self._stream: str(self._place.id)}, count=1, block=BLOCK_MS)
+
+    def _enqueue(self, entries: list[Any], facts: StreamFacts) -> bool:
+        ids = [EntryId.of(identity) for identity, _ in entries]
+        count = self._place.added
+        counts: list[int | None] = [None] * len(ids)
+        if count is not None:
+            counts = list(range(count + 1, count + 1 + len(ids)))
+        if ids[-1] == facts.last:  # known for sure, whatever was deleted before it
+            counts[-1] = facts.added
+        places = list(map(StreamPlace, ids, counts))
+        stop = self._stop
+        kept = len(ids) if stop is None else sum(at <= stop for at in ids)
+        if kept:
+            size = sum(len(key) + len(value) for _, of in entries for key, value in of.items())
+            times = [at.time_ms for at in ids]
+            batch = ReadBatch(entries, times, places, size)
+            self._queue.add(batch if kept == len(ids) else batch.divided(kept)[0])
+        self._place = places[-1]
+        return stop is None or ids[-1] < stop
+
+    def _check(self, facts: StreamFacts) -> None:
+        """Whether entries behind the place are gone."""
+        place, added = self._place, facts.added
+        if place.added is None or added is None:
+            return
+        name = f"stream {self._stream!r} of {self._server.address}"
+        if facts.last < place.id or added < place.added:
+            problem = f"{name} is not the one that was read up to {place.id}"
+            why = "it was deleted and begun anew, or the server has lost what it had not saved"
+            self._place = StreamPlace(BEGINNING, 0)
+        else:
+            is_behind = facts.first is None or facts.first > place.id
+            missing = added - place.added - facts.length if is_behind else 0
+            if missing <= 0:
+                return
+            problem = f"{missing} entries of {name} behind {place.id} are gone and were not read"
+            why = (
+                "they were trimmed (MAXLEN, XTRIM) or deleted; let the stream keep them for longer"
+            )
+            self._place = place._replace(added=place.added + missing)
+        if not self._goes_on:
+            raise RecordsLost(
+                f"RedisStreamSource: {problem}: {why}; on_trimmed='continue' goes on with the "
+                f"oldest entry that is there"
+            )
+
+
+def _facts(info: Any) -> StreamFacts:
+    if isinstance(info, Exception):
+        if "no such key" not in str(info):
+            raise info
+        return StreamFacts.of(None)
+    return StreamFacts.of(info)
+
+
+def _asking(client: Any, stream: str) -> Any:
+    def ask() -> StreamFacts:
+        try:
+            return StreamFacts.of(client.xinfo_stream(stream))
+        except Exception as error:
+            return _facts(error)
+
+    return ask
+
+
+def _is_key(key: object) -> bool:
+    return isinstance(key, str) and key != ""
+
+
+def _id(start: object) -> EntryId:
+    try:
+        return EntryId.of(cast("str", start))
+    except (ValueError, AttributeError):
+        raise PlanInvalid(
+            f"RedisStreamSource: start is {start!r}; give '0', '$' or the id of an entry such as "
+            f"'1700000000000-0'"
+        ) from None
