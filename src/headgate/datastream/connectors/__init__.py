@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from headgate.connectors.delta.source import DeltaSource
     from headgate.connectors.files.parquet import ParquetSink
     from headgate.connectors.files.parquet_source import ParquetSource
+    from headgate.connectors.http.poster import HttpLimits
+    from headgate.connectors.http.sink import HttpBatching, HttpSink
     from headgate.connectors.iceberg.sink import IcebergSink
     from headgate.connectors.iceberg.source import IcebergSource
     from headgate.connectors.kafka.serialization import KafkaRecordSerializationSchema
@@ -62,6 +64,9 @@ __all__ = [
     "DiscardSink",
     "FileSink",
     "FileSource",
+    "HttpBatching",
+    "HttpLimits",
+    "HttpSink",
     "IcebergSink",
     "IcebergSource",
     "JsonLinesSink",
@@ -94,6 +99,9 @@ __all__ = [
 
 
 _LAZY = {
+    "HttpLimits": "headgate.connectors.http.poster",
+    "HttpBatching": "headgate.connectors.http.sink",
+    "HttpSink": "headgate.connectors.http.sink",
     "RedisEntry": "headgate.connectors.redis.entries",
     "RedisStreamSink": "headgate.connectors.redis.sink",
     "RedisStreamSource": "headgate.connectors.redis.source",
