@@ -60,6 +60,14 @@ class CommitLog:
         )
         return cursor.rowcount == 1
 
+    def lock_writer(self, connection: "PgConnection", writer: str) -> None:
+        """Until the open transaction ends, nobody else notes lots of this writer.
+
+        ``note`` alone does not see that while it waited for another attempt's note, this one was
+        committed and replaced by that of a later lot: a statement sees the table as of its start.
+        """
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (writer,))
+
     def has(self, connection: "PgConnection", writer: str, lot: int) -> bool:
         """Whether a lot is in."""
         asked = f"SELECT 1 FROM {self.table} WHERE writer = %s AND lot >= %s"

@@ -50,7 +50,7 @@ class LotCommitter(Committer):
 
         def write(connection: "PgConnection") -> None:
             with connection.transaction():
-                # The note first: it locks out others that are about to write the same lot.
+                self._log.lock_writer(connection, lot.writer)
                 if self._log.note(connection, lot.writer, lot.number):
                     copy_rows(connection, target, lot.columns, rows)
                     self._log.forget_older(connection, lot.writer, lot.number)
