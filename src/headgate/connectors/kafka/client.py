@@ -71,7 +71,8 @@ class KafkaCluster:
         for key, value in self.properties.items():
             if not isinstance(value, str | int | float | bool):
                 raise PlanInvalid(
-                    f"{self.user}: the property {key!r} is {value!r}; give a text or a number"
+                    f"{self.user}: the property {key!r} is of type {type(value).__name__}; give a "
+                    f"text or a number"
                 )
         self.timeout_s  # noqa: B018 - a wrong number is told when the program is written
 

@@ -51,7 +51,10 @@ def psycopg_module(user: str) -> Any:
 def check_dsn(dsn: object, user: str) -> str:
     """A DSN as libpq takes it: ``host=… dbname=…`` or ``postgresql://…``."""
     if not isinstance(dsn, str):
-        raise PlanInvalid(f"{user} was given {dsn!r}; give a DSN such as 'host=db dbname=shop'")
+        raise PlanInvalid(
+            f"{user} was given something of type {type(dsn).__name__}; give a DSN such as "
+            f"'host=db dbname=shop'"
+        )
     return dsn
 
 
@@ -62,8 +65,8 @@ def connect(dsn: str, whose: str, **parameters: Any) -> "PgConnection":
         given = psycopg.conninfo.conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:
         raise PlanInvalid(
-            f"{whose}: the DSN cannot be read ({first_line(error)}); write it like "
-            f"'host=db dbname=shop user=ada'"
+            f"{whose}: the DSN cannot be read ({_unquoted(error)}); write it like "
+            f"'host=db dbname=shop user=ada'; in a URI, percent-encode what is special"
         ) from None  # the error's text may hold the DSN, and that a password
     about = {"application_name": f"headgate {whose}"[:63], **LINKS, **given, **parameters}
     try:
@@ -76,6 +79,11 @@ def connect(dsn: str, whose: str, **parameters: Any) -> "PgConnection":
             f"database in the DSN, and that the server runs"
         ) from None
     return connection
+
+
+def _unquoted(error: BaseException) -> str:
+    """What libpq says of a DSN, without what it quotes from it: that may be a password."""
+    return re.sub(r'".*"', '"…"', first_line(error))
 
 
 _REFUSED: Final = re.compile(

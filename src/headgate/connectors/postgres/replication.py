@@ -7,7 +7,7 @@ is said by ``confirm`` alone. A slot that has lost what the job still needs is a
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,7 +38,7 @@ _SLOT: Final = (
 class SlotSettings:
     """What is read, and under which names the server knows it."""
 
-    dsn: str
+    dsn: str = field(repr=False)  # there may be a password in it
     slot: str
     publication: str
     tables: tuple[str, ...]
