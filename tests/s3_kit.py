@@ -95,6 +95,11 @@ class Fault:
 Chooser = Callable[[str, str], Fault | None]
 
 
+class Quiet(ThreadingHTTPServer):
+    def handle_error(self, *given: Any) -> None:
+        """A client that was killed, or has waited long enough."""
+
+
 class FaultProxy:
     """Forwards requests to a store; ``choose(method, path)`` may give a fault for one."""
 
@@ -102,7 +107,7 @@ class FaultProxy:
         self.choose: Chooser = lambda method, path: None
         self.seen: list[tuple[str, str]] = []
         self._store_port = port
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = Quiet(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self._thread.start()
@@ -131,7 +136,11 @@ class FaultProxy:
     def forward(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, Any, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self._store_port, timeout=30)
         try:
-            headers = {name: value for name, value in request.headers.items() if name != "Expect"}
+            headers = {
+                name: value
+                for name, value in request.headers.items()
+                if name.lower() not in ("expect", "transfer-encoding", "content-length")
+            }
             connection.request(request.command, request.path, body, headers)
             answer = connection.getresponse()
             return answer.status, answer.getheaders(), answer.read()
@@ -154,8 +163,20 @@ class FaultProxy:
         return Handler
 
 
+def body_of(request: BaseHTTPRequestHandler) -> bytes:
+    if "chunked" not in request.headers.get("Transfer-Encoding", ""):
+        return request.rfile.read(int(request.headers.get("Content-Length") or 0))
+    body = bytearray()
+    while length := int(request.rfile.readline().split(b";")[0], 16):
+        body += request.rfile.read(length)
+        request.rfile.readline()
+    while request.rfile.readline().strip():
+        pass
+    return bytes(body)
+
+
 def handle(proxy: FaultProxy, request: BaseHTTPRequestHandler) -> None:
-    body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+    body = body_of(request)
     proxy.seen.append((request.command, request.path))
     fault = proxy.choose(request.command, request.path) or Fault()
     time.sleep(fault.waits_s)
@@ -195,8 +216,9 @@ def serve(port: int) -> None:
     inner, lock = DomainDispatcherApplication(create_backend_app), threading.Lock()
 
     def application(environ: Any, start_response: Any) -> Any:
-        length = int(environ.get("CONTENT_LENGTH") or 0)
-        environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(length))
+        if not environ.get("wsgi.input_terminated"):
+            length = int(environ.get("CONTENT_LENGTH") or 0)
+            environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(length))
         with lock:
             return list(inner(environ, start_response))
 

@@ -8,8 +8,6 @@ that do not come are tried again, a bounded number of times with growing waits, 
 import re
 from typing import Any, Final
 
-from pyarrow import fs
-
 ATTEMPTS: Final = 8
 """Of a request; the waits between them double, from 50 ms, about 6 s in all."""
 CONNECT_S: Final = 5.0
@@ -17,7 +15,9 @@ ANSWER_S: Final = 15.0
 """How long a server may be silent in the middle of a request."""
 
 _S3: Final = re.compile(r"s3:/", re.IGNORECASE)
-_ARROW: Final = re.compile(r"AWS Error (\w+) during \w+ operation[^:]*: (.*)", re.DOTALL)
+_ARROW: Final = re.compile(
+    r"AWS Error (?:UNKNOWN .*?ExceptionName: )?(\w+)[^:]*?(?: Message|operation[^:]*): ([^\n]*)"
+)
 _ANSWER: Final = re.compile(r"<Code>(\w+)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
 _STATUS: Final = re.compile(r"status code:? (\d{3})|HTTP response code (\d{3})|HTTP status (\d{3})")
 
@@ -49,6 +49,8 @@ def is_s3(uri: str) -> bool:
 
 def open_s3(uri: str) -> tuple[Any, str]:
     """The file system of an address, and the path within it; raises what pyarrow raises."""
+    from pyarrow import fs  # noqa: PLC0415 - who only wants words for an error does not load it
+
     system, path = fs.FileSystem.from_uri(uri)  # knows all options, and refuses others
     strategy = fs.AwsDefaultS3RetryStrategy(max_attempts=ATTEMPTS)
     options = s3_options(system)

@@ -83,7 +83,7 @@ class PartCommitter(Committer):
     def _commit(self, folder: PartFolder, part: PartCommit, again: bool) -> bool:
         """Whether the part now has its final name."""
         if not part.replaces and folder.has(part.final):
-            if not part.is_open and not folder.grows:
+            if not part.is_open and not folder.grows and _is_whole(folder, part):
                 folder.remove(part.hidden)  # copied, and then the process has died
             elif not again or (not part.is_open and folder.has(part.hidden)):
                 raise PathUnusable(
@@ -122,9 +122,14 @@ def _show(folder: PartFolder, part: PartCommit, again: bool) -> None:
     folder.rename(part.hidden, part.final)
 
 
+def _is_whole(folder: PartFolder, part: PartCommit) -> bool:
+    """Whether the file under the final name can be a copy of the part."""
+    return part.length < 0 or folder.size(part.final) == part.length
+
+
 def _is_same(folder: PartFolder, part: PartCommit) -> bool:
     """Whether what stands under the name is this part; only names that come again leave doubt."""
-    return not part.replaces or part.length < 0 or folder.size(part.final) == part.length
+    return not part.replaces or _is_whole(folder, part)
 
 
 def _lost(folder: PartFolder, part: PartCommit, again: bool) -> str:

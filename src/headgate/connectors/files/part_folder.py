@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Protocol, TypeAlias
 
 from headgate.base.errors import PartLost, PathUnusable
+from headgate.base.object_store import s3_problem
 from headgate.connectors.paths import AnyPath, local_path
 
 PartFile: TypeAlias = BinaryIO
@@ -183,7 +184,8 @@ def writing(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        problem = error.strerror or str(error).partition("\n")[0]
-        raise PathUnusable(
-            path, f"cannot be written: {problem}; check the folder's rights and space"
-        ) from error
+        problem, advice = s3_problem(str(error))
+        if not problem:
+            problem = error.strerror or str(error).partition("\n")[0]
+            advice = "check the folder's rights and space"
+        raise PathUnusable(path, f"cannot be written: {problem}; {advice}") from error

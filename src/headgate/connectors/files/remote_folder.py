@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from pyarrow import fs
 
 from headgate.base.errors import PathUnusable
+from headgate.base.object_store import is_s3, open_s3
 from headgate.connectors.files.part_folder import PartFile
 from headgate.connectors.paths import without_secrets
 
@@ -29,7 +30,7 @@ def open_remote(uri: str) -> "ArrowFolder":
 def open_system(uri: str) -> tuple[Any, str]:
     """The file system of an address, and the path within it; raises PathUnusable."""
     try:
-        system, path = fs.FileSystem.from_uri(uri)
+        system, path = open_s3(uri) if is_s3(uri) else fs.FileSystem.from_uri(uri)
     except (ValueError, ImportError, OSError) as error:
         shown = without_secrets(uri)
         problem = str(error).partition("\n")[0].rstrip(".").replace(uri, shown)
@@ -48,13 +49,19 @@ class ArrowFolder:
     def __init__(self, system: Any, root: str, uri: str) -> None:
         self._system = system
         self._root = root
-        self._uri = uri
+        self._shown = without_secrets(uri).rstrip("/")
 
     def shown(self, name: str) -> str:
-        return posixpath.join(self._uri, name) if name else self._uri
+        return posixpath.join(self._shown, name) if name else self._shown
 
     def make(self) -> None:
+        """Of an object store nothing is made, but whether the bucket can be reached is seen."""
         self._make(self._root)
+        if self._system.type_name == "s3":
+            bucket = self._root.partition("/")[0]
+            if self._system.get_file_info(bucket).type == fs.FileType.NotFound:
+                raise OSError(f"there is no bucket {bucket}")
+            self._system.get_file_info(fs.FileSelector(self._root, allow_not_found=True))
 
     def create(self, name: str, replace: bool = False) -> PartFile:
         path = self._at(name)

@@ -26,7 +26,7 @@ from headgate.base.errors import (
     CheckpointMissing,
     StorageUnusable,
 )
-from headgate.base.object_store import is_s3, open_s3
+from headgate.base.object_store import is_s3, open_s3, s3_problem
 from headgate.host.checkpoints.conditional_puts import ConditionalPuts, puts_of
 from headgate.host.checkpoints.metadata import CheckpointKey
 from headgate.host.files.no_links import LinkRefused
@@ -301,6 +301,9 @@ def storage_errors(shown: str) -> Iterator[None]:
         advice = "name a folder, or a path where one can be made"
         raise StorageUnusable(shown, "a file stands where a folder must be", advice) from error
     except OSError as error:
+        problem, advice = s3_problem(str(error))
+        if problem:
+            raise StorageUnusable(shown, problem, advice) from error
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         advice = (
             "make room there, or name another folder with execution.checkpointing.dir"
