@@ -213,6 +213,27 @@ def test_a_task_without_a_split_is_idle_until_it_gets_one() -> None:
     assert task.output.records == [0, 1, 2]
 
 
+def test_splits_that_end_between_two_ticks_move_event_time() -> None:
+    task = Assigned(Ranges(bounded=False))
+    task.assign((0, 10), (30, 40), (10, 20), backlog=True)
+    task.read()
+    assert task.watermarks == [], "there are others, and nobody has them"
+    task.assign()
+    task.read()
+    assert task.watermarks == [38], "the furthest counts"
+    assert task.output.elements[-1] == StreamStatus(active=False)
+    task.assign((40, 50))
+    task.read()
+    assert task.watermarks == [38, 48]
+
+
+def test_splits_that_end_without_ticks_bring_no_watermark() -> None:
+    task = Assigned(Ranges(bounded=False), plan=TimePlan(lambda context: Bounded(0), interval_ms=0))
+    task.assign((0, 10))
+    task.read()
+    assert task.watermarks == []
+
+
 def test_what_was_assigned_and_not_begun_is_in_the_checkpoint() -> None:
     task = Assigned()
     task.assign((0, 10), (20, 22), backlog=True)

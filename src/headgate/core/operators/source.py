@@ -3,10 +3,10 @@
 Law: it never blocks, and a split that has nothing now does not delay the others. Each split has its
 own event time; the minimum goes out and never goes back. A split counts from the start, so that a
 split that is read late brings no late records; it does not count while it is idle or after its end.
-So do splits that the driver has and assigns later. Once all splits are idle the furthest counts;
-once all have ended the largest watermark goes out. A split too far ahead of its alignment group is
-not read. A restored source continues from its positions and its event time. It is polled again at
-the latest when a split is to be marked idle.
+So do splits that the driver has and assigns later. Once all splits are idle, or have ended and
+others may come, the furthest counts; at the end the largest watermark goes out. A split too far
+ahead of its alignment group is not read. A restored source continues from its positions and its
+event time. It is polled again at the latest when a split is to be marked idle.
 """
 
 from collections import deque
@@ -58,8 +58,8 @@ class SplitWatermarks:
 
     def __init__(self, output: Output) -> None:
         self.target = TimedOutput(output)
-        self.shares: list[SplitWatermark] = []
-        """Of splits that have not ended."""
+        self.shares: list[SplitWatermark] = []  # of splits that have not ended
+        self.ended_ms = MIN_WATERMARK_MS  # of those that have, the furthest
 
     def add(self) -> "SplitWatermark":
         """For one more split."""
@@ -69,6 +69,7 @@ class SplitWatermarks:
     def ended(self, share: "SplitWatermark") -> None:
         """Nothing follows from a split; the others do not wait for it."""
         self.shares.remove(share)
+        self.ended_ms = max(self.ended_ms, share.watermark_ms)
         self.advance()
 
     def advance(self) -> None:
@@ -411,6 +412,7 @@ class SourceOperator(PolledOperator):
         if assigned.waiting:
             return 0.0
         if not self._splits and self._unbegun is None and not assigned.has_ended:
+            self._times.target.emit_watermark(self._times.ended_ms)
             self._times.target.mark_idle()
         return look_ms
 
@@ -549,6 +551,8 @@ class SourceOperator(PolledOperator):
     def _end_split(self) -> None:
         split = self._splits.popleft()
         try:
+            if self._assigned is not None and self._plan.interval_ms and not split.dozes:
+                split.marking.periodic(split.share)  # no tick may have come since it was begun
             self._times.ended(split.share)
         finally:
             split.reader.close()
