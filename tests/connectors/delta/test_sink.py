@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import os
 import pickle
 import shutil
 import threading
@@ -358,6 +359,29 @@ def test_a_file_that_was_removed_meanwhile_ends_the_job(path: Path) -> None:
     DeltaTable(str(path)).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
     with pytest.raises(PartLost, match="is not there, and its records wait for their commit"):
         open_sink(DeltaSink(path), sink_context(restored=restored(state)))
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_commit_is_on_disk_when_it_is_done(
+    path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled: set[int] = set()
+
+    def fsync(descriptor: int, sync: Any = os.fsync) -> None:
+        settled.add(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    sink = DeltaSink(path, mode=mode, keys=["n"] if mode == "upsert" else [])
+    task = open_sink(sink, sink_context())
+    for number in (1, 2):
+        feed(task, (1, "a"), (number, "b"))
+        checkpoint(task, number)
+        task.checkpoint_completed(number)
+        newest = DeltaTable(str(path))
+        names = {f"_delta_log/{newest.version():020}.json", *newest.file_uris()}
+        assert {name for name in names if (path / name).stat().st_ino not in settled} == set()
+    task.close()
 
 
 def test_a_full_disk_leaves_no_half_file_behind(path: Path) -> None:

@@ -35,6 +35,8 @@ class DeltaTarget:
         self._address = address
         self._folder = DeltaFolder(address.uri, address.options)
         self._keys = tuple(keys)
+        self._first: int | None = None
+        """The first version that the last ``write`` can have made."""
         self._delta = address.library()
         self.conflict: type[Exception] = self._delta.exceptions.CommitFailedError
 
@@ -75,6 +77,7 @@ class DeltaTarget:
                 )
 
     def write(self, table: OpenTable, lots: Sequence[StagedLot]) -> None:
+        self._first = table.version() + 1  # a merge moves the table on
         newest = {lot.writer: lot.number for lot in lots}
         now_ms = int(time.time() * 1000)
         properties = self._delta.CommitProperties(
@@ -96,7 +99,8 @@ class DeltaTarget:
         )
 
     def settle(self, table: OpenTable) -> None:
-        self._folder.settle_log(table.version() + 1)
+        first = table.version() + 1 if self._first is None else self._first
+        self._folder.settle_log(first, with_files=bool(self._keys))
 
     def discard(self, table: OpenTable, lot: StagedLot) -> None:
         for file in lot.files:

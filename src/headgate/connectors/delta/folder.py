@@ -6,9 +6,11 @@ the path.
 """
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -62,10 +64,16 @@ class DeltaFolder:
         assert isinstance(size, int)
         return size
 
-    def settle_log(self, version: int) -> None:
-        """Make versions from this one on durable, as far as this machine stores them."""
+    def settle_log(self, version: int, with_files: bool) -> None:
+        """Make versions from this one on durable, as far as this machine stores them.
+
+        ``with_files``: the files that they add, too, because the library has written those.
+        """
         while self.is_local and os.path.exists(self.shown(name := log_name(version))):
             with self._writing(name):
+                for added in self._added(name) if with_files else ():
+                    with contextlib.suppress(FileNotFoundError):  # removed since, by a later one
+                        self._settle(added)
                 self._settle(name)
             version += 1
 
@@ -102,6 +110,13 @@ class DeltaFolder:
             for info in found
             if info.type == pa_fs.FileType.File
         ]
+
+    def _added(self, log: str) -> list[str]:
+        """Files of the folder that an entry of the log adds."""
+        with open(self.shown(log), encoding="utf-8") as file:
+            actions = [json.loads(line) for line in file if line.strip()]
+        found = [unquote(action["add"]["path"]) for action in actions if "add" in action]
+        return [name for name in found if not os.path.isabs(name) and "://" not in name]
 
     def _settle(self, name: str) -> None:
         path = self.shown(name)
