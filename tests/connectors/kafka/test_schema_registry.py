@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.base.errors import KafkaRefused, KafkaUnready, PlanInvalid
+from headgate.base.errors import HeadgateError, KafkaRefused, KafkaUnready, PlanInvalid
 from headgate.connectors.kafka.offsets import KafkaOffsetsInitializer
 from headgate.connectors.kafka.schema_registry import SchemaRegistry
 from tests.connectors.kafka.kit import MockCluster, text_source
@@ -162,6 +162,16 @@ def test_a_registry_that_is_not_there_is_named() -> None:
     registry = SchemaRegistry(f"http://127.0.0.1:{free_port()}", ONCE)
     with pytest.raises(KafkaUnready, match="cannot be reached .*check its address, and that"):
         read(registry.avro_deserializer(), b"\x00\x00\x00\x00\x01x")
+
+
+@pytest.mark.parametrize("address", ["http://{}@127.0.0.1:1", "htp://{}@host", "{}@host:1"])
+def test_no_password_of_an_address_is_shown(address: str) -> None:
+    with pytest.raises(HeadgateError) as caught:
+        written(
+            SchemaRegistry(address.format("me:sehr/geheim"), ONCE).avro_serializer("orders", AVRO),
+            ORDER,
+        )
+    assert "geheim" not in str(caught.value)
 
 
 def test_wrong_credentials_are_told() -> None:

@@ -5,6 +5,7 @@ registry, which the last of them closes; a registry that cannot be asked is no f
 so that no policy about malformed records skips what was only not looked up.
 """
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -41,9 +42,11 @@ class SchemaRegistry:
     def __init__(self, url: str, properties: Mapping[str, Any] | None = None) -> None:
         if not str(url or "").startswith(("http://", "https://")):
             raise PlanInvalid(
-                f"SchemaRegistry was given the address {url!r}; give http://host:port"
+                f"SchemaRegistry was given the address {without_login(str(url))!r}; give "
+                f"http://host:port"
             )
-        self.url = url
+        self.url = without_login(url)
+        """For messages: name and password, which the address may have, are left out."""
         self.properties = {"timeout": TIMEOUT_S, **(properties or {}), "url": url}
 
     def avro_deserializer(self, schema: str | None = None) -> "RegistryDeserializationSchema":
@@ -77,6 +80,11 @@ class SchemaRegistry:
         return RegistrySerializationSchema(
             self, partial(_protobuf_writing, message_type), topic, is_key
         )
+
+
+def without_login(url: str) -> str:
+    """An address without what is before the @."""
+    return re.sub(r"^([a-z]+://)?.*@", r"\1", url)
 
 
 class RegistryDeserializationSchema(DeserializationSchema):
