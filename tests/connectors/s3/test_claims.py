@@ -3,15 +3,17 @@
 import logging
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 
 from headgate.base.errors import JobTakenOver, StorageUnusable
 from headgate.control.effects import StoreCheckpoint
+from headgate.host.checkpoints import object_claim
 from headgate.host.checkpoints.conditional_puts import ConditionalPuts
 from headgate.host.checkpoints.driver_claim import DriverClaim
 from headgate.host.checkpoints.folder import open_folder
@@ -54,6 +56,32 @@ def test_the_last_driver_has_the_job_and_leaves_nothing(store: Store) -> None:
     assert store.names("last") == []
     with pytest.raises(StorageUnusable, match="the claim of this driver is gone"):
         second.check()
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_claim_that_its_driver_gives_up_is_left_to_it_for_a_while(
+    store: Store, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    """The driver would delete the claim of its successor; if it has died, nobody does."""
+    monkeypatch.setattr(object_claim, "_LEAVING_S", 0.3 if dies else 20.0)
+    first, second = claim_at(store.at(f"left/{dies}")), claim_at(store.at(f"left/{dies}"))
+    first.take()
+    remove, given_up = ConditionalPuts.remove, Event()
+
+    def slow(self: ConditionalPuts, key: str, shown: str) -> None:
+        given_up.set()
+        if dies:
+            raise SystemExit
+        time.sleep(0.3)
+        remove(self, key, shown)
+
+    monkeypatch.setattr(ConditionalPuts, "remove", slow)
+    with ThreadPoolExecutor(1) as pool:
+        leaving = pool.submit(first.release)
+        assert given_up.wait(20)
+        second.take()
+        assert isinstance(leaving.exception(20), SystemExit if dies else type(None))
+    second.check()
 
 
 @pytest.mark.parametrize("is_claimed", [False, True])
@@ -171,8 +199,9 @@ def test_without_obstore_one_sentence_says_what_to_install(
         JobCheckpoints(JOB, store.at("without"))
 
 
-def test_credentials_of_the_environment_reach_both_clients(
-    store: Store, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("names_endpoint", [True, False])
+def test_credentials_and_endpoint_of_the_environment_reach_both_clients(
+    store: Store, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, names_endpoint: bool
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ENVIRONMENT")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -186,6 +215,9 @@ def test_credentials_of_the_environment_reach_both_clients(
 
     proxy.forward = looking  # type: ignore[assignment, method-assign]
     where = f"s3://shop/environment?endpoint_override=127.0.0.1:{proxy.port}&scheme=http"
+    if not names_endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.port}")
+        where = "s3://shop/environment?region=us-east-1"
     storage = JobCheckpoints(JOB, where)
     storage.claim()
     storage.store(StoreCheckpoint(metadata_of(3)))

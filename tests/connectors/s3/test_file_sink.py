@@ -117,6 +117,22 @@ def test_a_task_that_is_killed_before_any_step_of_its_commit_writes_everything_o
     assert step == len(steps)
 
 
+def test_a_savepoint_with_parts_that_wait_shows_them_in_the_next_job(store: Store) -> None:
+    task = open_sink(TextFileSink(store.at("saved")), sink_context())
+    feed(task, *range(10))
+    state = checkpoint(task, 1, savepoint=True)
+    task.close()  # it was never told that the savepoint is complete
+    task = open_sink(
+        TextFileSink(store.at("saved")), sink_context(attempt=1, restored=restored(state))
+    )
+    feed(task, *range(10, 20))
+    checkpoint(task, 2)
+    task.checkpoint_completed(2)
+    task.close()
+    assert lines_of(store, "saved") == list(range(20))
+    assert not [name for name in store.names("saved") if name.startswith(".")]
+
+
 def test_a_large_part_goes_in_pieces_and_is_out_of_sight_until_it_is_whole(
     store: Store, proxy: FaultProxy
 ) -> None:
