@@ -3,15 +3,16 @@
 A format, a source and a folder of the tests rename them there; all else is the real thing.
 """
 
+import itertools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headgate.connectors.files import listing, splits
+from headgate.connectors.files import file_access, listing, splits
 from headgate.connectors.files.enumerator import FileEnumerator
 from headgate.connectors.files.file_access import ListedFile
 from headgate.connectors.files.source import TextFileSource
@@ -154,3 +155,24 @@ def test_a_folder_is_listed_only_for_files_that_were_renamed(
     rotate(log, "2\n")
     assert read_splits(source, found) == ["1"]
     assert listed
+
+
+def test_files_are_read_where_inodes_change_at_any_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "app.log"
+    log.write_text("1\n2\n")
+    inodes, look = itertools.count(1), listing.local_file
+
+    def looked_at(path: str) -> ListedFile | None:
+        file = look(path)
+        return None if file is None else replace(file, inode=(1, next(inodes)))
+
+    for module in (listing, file_access):
+        monkeypatch.setattr(module, "local_file", looked_at)
+    source = TextFileSource(tmp_path, follow=True)
+    enumerator = FileEnumerator(source)
+    assert read_splits(source, enumerator.discover()) == ["1", "2"]
+    append(log, "3\n")
+    assert read_splits(source, enumerator.discover()) == ["3"]
+    assert read_splits(source, enumerator.discover()) == []

@@ -218,7 +218,7 @@ class FileEnumerator(SplitEnumerator):
                 return self._new_lines(file, known)
             return self._whole_file(file, known)
         except OSError as error:
-            if self._has_left(file.path, file.inode):
+            if self._has_left(file):
                 return []
             unusable = PathUnusable(printable(file.path), f"cannot be read: {error.strerror}")
             if self._is_first:
@@ -231,21 +231,27 @@ class FileEnumerator(SplitEnumerator):
         if file.inode is None or (known is not None and known.inode == file.inode):
             return False
         before = self._by_inode.get(file.inode, file.path)
-        return before != file.path and self._has_left(before, file.inode)
-
-    def _has_left(self, path: str, inode: tuple[int, int] | None) -> bool:
-        """Whether a file is not at its path any more; where it is, the next look finds out."""
-        if inode is None:
+        if before == file.path:
             return False
-        now = self._access.look_at(path)
-        return now is None or now.inode != inode
+        now = self._access.look_at(before)
+        return now is None or now.inode != file.inode
+
+    def _has_left(self, file: ListedFile) -> bool:
+        """Whether another file is at its path by now, or none; the next look finds it again."""
+        if file.inode is None:
+            return False
+        now = self._access.look_at(file.path)
+        if now is None:
+            return True
+        # Some file systems give a file another inode at any time.
+        return now.inode != file.inode and now != replace(file, inode=now.inode)
 
     def _new_lines(self, file: ListedFile, known: KnownFile | None) -> list[FileSplit]:
         start = 0
         if known is not None:
             if self._is_known(file, known):
                 start = known.done
-            elif self._has_left(file.path, file.inode):
+            elif self._has_left(file):
                 return []
             else:
                 self._complain(file, "was cut or replaced; it is read from its beginning")
@@ -267,7 +273,7 @@ class FileEnumerator(SplitEnumerator):
         self, file: ListedFile, start: int, end: int | None, done: int
     ) -> list[FileSplit]:
         digest = digest_of(self._access, file.path, done)
-        if digest is None or self._has_left(file.path, file.inode):
+        if digest is None or self._has_left(file):
             return []  # it was cut, or renamed and the digest may be another's; look again later
         self._known[file.path] = KnownFile(done, file.size, file.mtime_ns, file.inode, digest)
         if end == start:
