@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from headgate.connectors.kafka.serialization import KafkaRecordSerializationSchema
     from headgate.connectors.kafka.sink import KafkaSink
     from headgate.connectors.kafka.source import KafkaSource
+    from headgate.connectors.nats.fetcher import NatsMessage
+    from headgate.connectors.nats.sink import NatsSink
+    from headgate.connectors.nats.source import NatsSource
     from headgate.connectors.postgres.changes import PostgresChangesSource
     from headgate.connectors.postgres.pgoutput import NOT_SENT
     from headgate.connectors.postgres.sink import PostgresSink
@@ -74,6 +77,9 @@ __all__ = [
     "KafkaRecordSerializationSchema",
     "KafkaSink",
     "KafkaSource",
+    "NatsMessage",
+    "NatsSink",
+    "NatsSource",
     "NumberSequenceSource",
     "ParquetSink",
     "ParquetSource",
@@ -99,6 +105,9 @@ __all__ = [
 
 
 _LAZY = {
+    "NatsMessage": "headgate.connectors.nats.fetcher",
+    "NatsSource": "headgate.connectors.nats.source",
+    "NatsSink": "headgate.connectors.nats.sink",
     "HttpLimits": "headgate.connectors.http.poster",
     "HttpBatching": "headgate.connectors.http.sink",
     "HttpSink": "headgate.connectors.http.sink",

@@ -1,0 +1,224 @@
+"""A stream of NATS JetStream as a source: one split; the position is a sequence of the stream.
+
+Law: positions are kept in the checkpoints of the job; the server is not told what was read, so that
+each message counts once in the job's state. Messages that were removed before they were read are
+named. One task reads the stream, through ``fetcher``.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple, cast
+
+from headgate.api.types.types import TypeInformation, Types
+from headgate.base.elements import Record
+from headgate.base.errors import PlanInvalid
+from headgate.connectors.background import QueueReader, ReadQueue
+from headgate.connectors.formats.schemas import DeserializationSchema
+from headgate.connectors.libraries import library
+from headgate.connectors.nats.client import NatsServers, stream_of
+from headgate.connectors.nats.fetcher import (
+    FetchPlan,
+    NatsMessage,
+    NatsPlace,
+    SequenceFetcher,
+    created_at,
+    pulled,
+)
+from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Position, Source, SplitEnumerator, SplitLag
+
+PURGED: Final = ("fail", "continue")
+STARTS: Final = ("all", "new", "last")
+
+
+class NatsSplit(NamedTuple):
+    """The stream, from behind its start to its stop (inclusive)."""
+
+    stream: str
+    start: NatsPlace
+    stop: int | None
+
+
+class NatsSource(Source):
+    """Messages of a stream, all or those of some subjects.
+
+    ::
+
+        NatsSource("nats://localhost:4222", "ORDERS", "orders.eu.>", schema=SimpleStringSchema())
+
+    Without a schema records are ``NatsMessage`` with subject, sequence, time, headers and data. The
+    time at which the server has taken a message is its event time. ``start`` is "all", "new" (those
+    after the start of the job), "last" (from the last one on), the sequence of the first message,
+    or a datetime with a time zone; a job that goes on from a checkpoint goes on where that was
+    taken. ``bounded=True`` ends with the messages that are there when the job starts.
+    """
+
+    finds_more = True
+    splits_end = False
+
+    def __init__(
+        self,
+        servers: "str | Sequence[str]",
+        stream: str,
+        subjects: "str | Sequence[str]" = (),
+        *,
+        schema: DeserializationSchema | None = None,
+        start: "str | int | datetime" = "all",
+        bounded: bool = False,
+        on_purged: str = "fail",
+        credentials: str | None = None,
+    ) -> None:
+        self.servers = NatsServers.given("NatsSource", servers, credentials)
+        named: object = stream
+        if not isinstance(named, str) or not named or set(named) & set(" .*>"):
+            raise PlanInvalid(f"NatsSource was given the stream {stream!r}; give its name")
+        if schema is not None and not callable(getattr(schema, "deserialize", None)):
+            raise PlanInvalid(
+                f"NatsSource was given the schema {schema!r}; give a DeserializationSchema, for "
+                f"instance SimpleStringSchema()"
+            )
+        if on_purged not in PURGED:
+            raise PlanInvalid(f"NatsSource: on_purged is {on_purged!r}; give 'fail' or 'continue'")
+        self.stream = stream
+        self.subjects = (subjects,) if isinstance(subjects, str) else tuple(subjects)
+        self.schema = schema
+        self.start = _check_start(start)
+        self.is_bounded = bounded
+        self.on_purged = on_purged
+
+    @property
+    def default_name(self) -> str:
+        return f"NATS {self.stream}"
+
+    @property
+    def bounded(self) -> bool:
+        return self.is_bounded
+
+    def get_produced_type(self) -> TypeInformation:
+        """What its schema says of the records."""
+        if self.schema is None:
+            return Types.PICKLED_BYTE_ARRAY()
+        return self.schema.get_produced_type()
+
+    def create_enumerator(self, parallelism: int, position: Position) -> "NatsEnumerator":
+        return NatsEnumerator(self, position)
+
+    def open(
+        self, split: object, position: Position, context: ConnectorContext
+    ) -> "NatsStreamReader":
+        # Read as tuples: what a checkpoint brings back need not be of the same class.
+        stream, start, stop = cast("NatsSplit", split)
+        place = NatsPlace(*cast("NatsPlace", start if position is None else position))
+        return NatsStreamReader(self, stream, place, stop, context)
+
+
+class NatsEnumerator(SplitEnumerator):
+    """Finds where the stream begins and ends when the job starts."""
+
+    def __init__(self, source: NatsSource, position: Position) -> None:
+        self._source = source
+        self._known = position
+
+    def discover(self) -> Sequence[NatsSplit]:
+        if self._known == self._source.stream:
+            return ()
+        split = asyncio.run(self._find())
+        self._known = self._source.stream
+        return [split]
+
+    def position(self) -> Position:
+        """The stream that was found."""
+        return self._known
+
+    async def _find(self) -> NatsSplit:
+        source = self._source
+        client = await source.servers.connect("start")
+        try:
+            js = client.jetstream()
+            info = await stream_of(js, source.servers, source.stream)
+            last = info.state.last_seq
+            start = max(await self._start(client, js, info), info.state.first_seq - 1, 0)
+            place = NatsPlace(start, created_at(info))
+            return NatsSplit(source.stream, place, last if source.bounded else None)
+        except Exception as error:
+            raise source.servers.problem(error, f"looking at stream {source.stream!r}") from error
+        finally:
+            await client.close()
+
+    async def _start(self, client: Any, js: Any, info: Any) -> int:
+        """The sequence behind which reading begins."""
+        source = self._source
+        first, last = info.state.first_seq, info.state.last_seq
+        start = "all" if self._known is not None else source.start
+        if isinstance(start, int):
+            return start - 1
+        if isinstance(start, datetime):
+            api = library("nats.js.api", "nats", "NatsSource")
+            config = api.ConsumerConfig(
+                deliver_policy=api.DeliverPolicy.BY_START_TIME, opt_start_time=start
+            )
+            found = await pulled(client, js, source.stream, config, 1)
+            return found[0].metadata.sequence.stream - 1 if found else int(last)
+        if start == "last" and last >= first and info.state.messages:
+            return int(last) - 1
+        return int(first) - 1 if start == "all" else int(last)
+
+
+class NatsStreamReader(QueueReader):
+    """Reads the stream by a thread with an event loop."""
+
+    def __init__(
+        self,
+        source: NatsSource,
+        stream: str,
+        place: NatsPlace,
+        stop: int | None,
+        context: ConnectorContext,
+    ) -> None:
+        goes_on = source.on_purged == "continue"
+        plan = FetchPlan(source.servers, stream, source.subjects, stop, goes_on)
+        self._fetcher = SequenceFetcher(plan, place)
+        queue = ReadQueue(context.wake, self._fetcher.has_room)
+        decode = _whole if source.schema is None else _value_reader(source.schema)
+        where = f"NatsSource: stream {stream!r} of {source.servers.address}"
+        super().__init__(queue, decode, place, context, where)
+
+    def poll(self, limit: int) -> Any:
+        self._fetcher.start(self._queue)
+        return super().poll(limit)
+
+    def lag(self) -> SplitLag | None:
+        pending = self._fetcher.pending
+        if pending is None:
+            return None
+        records = pending + len(self._queue)
+        written_ms = self._queue.next_time_ms
+        if written_ms is None:
+            return SplitLag(records, age_ms=None if records else 0.0)
+        return SplitLag(records, age_ms=max(0.0, float(self._context.now_ms() - written_ms)))
+
+    def close(self) -> None:
+        self._fetcher.close()
+
+
+def _whole(message: NatsMessage) -> Record:
+    return message
+
+
+def _value_reader(schema: DeserializationSchema) -> Any:
+    deserialize = schema.deserialize
+    return lambda message: deserialize(message.data)
+
+
+def _check_start(start: object) -> "str | int | datetime":
+    if isinstance(start, str) and start in STARTS:
+        return start
+    if type(start) is int and start > 0:
+        return start
+    if isinstance(start, datetime) and start.tzinfo is not None:
+        return start
+    raise PlanInvalid(
+        f"NatsSource: start is {start!r}; give 'all', 'new', 'last', a sequence from 1 on, or a "
+        f"datetime with a time zone"
+    )
