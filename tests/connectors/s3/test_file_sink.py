@@ -188,8 +188,8 @@ def test_a_file_of_somebody_else_is_not_taken_for_the_part(store: Store) -> None
 @pytest.mark.parametrize(
     ("fault", "sentence"),
     [
-        (Fault(403, "InvalidAccessKeyId"), "cannot be written: access"),
-        (Fault(403, "AccessDenied"), "cannot be written: access"),
+        (Fault(403, "InvalidAccessKeyId"), "cannot be written: the access key is unknown"),
+        (Fault(403, "AccessDenied"), "cannot be written: access is denied; allow"),
     ],
 )
 def test_a_sink_that_is_refused_says_so_when_it_opens(

@@ -95,8 +95,8 @@ def test_trouble_that_stays_fails_the_checkpoint_with_bucket_key_and_reason(
 @pytest.mark.parametrize(
     ("fault", "sentence"),
     [
-        (Fault(403, "InvalidAccessKeyId"), "access"),
-        (Fault(403, "SignatureDoesNotMatch"), "access|secret key"),
+        (Fault(403, "InvalidAccessKeyId"), "the access key is unknown to the store; check AWS_ACC"),
+        (Fault(403, "SignatureDoesNotMatch"), "the secret key does not fit the access key; check"),
         (Fault(403, "AccessDenied"), "access is denied"),
     ],
 )

@@ -58,10 +58,11 @@ class ArrowFolder:
         """Of an object store nothing is made, but whether the bucket can be reached is seen."""
         self._make(self._root)
         if self._system.type_name == "s3":
+            # The listing first: its answer says why it is refused, that about a bucket does not.
+            self._system.get_file_info(fs.FileSelector(self._root, allow_not_found=True))
             bucket = self._root.partition("/")[0]
             if self._system.get_file_info(bucket).type == fs.FileType.NotFound:
                 raise OSError(f"there is no bucket {bucket}")
-            self._system.get_file_info(fs.FileSelector(self._root, allow_not_found=True))
 
     def create(self, name: str, replace: bool = False) -> PartFile:
         path = self._at(name)

@@ -136,6 +136,8 @@ class Folder:
 
     def probe(self) -> None:
         """Raises StorageUnusable unless a file can be written and removed."""
+        if (puts := self.puts) is not None:  # first: only answers to a put say why it is refused
+            puts.create(self.child(_PROBE).key, b"", self.at(_PROBE))
         self.remove(_PROBE)
         self.put(_PROBE, b"")
         self.remove(_PROBE)
