@@ -12,10 +12,14 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
+from confluent_kafka import OFFSET_END, TopicPartition
+from confluent_kafka.admin import AdminClient
+
 from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready
 from headgate.connectors.kafka.client import KafkaCluster
 from headgate.connectors.kafka.progress import ProgressTopic
 from tests.connectors.kafka.broker_kit import (
+    PATIENCE_S,
     ROOT,
     StrictBroker,
     create_topic,
@@ -298,6 +302,30 @@ def test_progress_in_a_topic_that_was_made_anew_is_told(
         pytest.raises(KafkaRefused, match="was made anew, or has lost records"),
     ):
         progress.read(["a writer"], since)
+
+
+def test_progress_that_a_topic_has_dropped_by_age_is_told(
+    address: str, new_topic: NewTopic
+) -> None:
+    topic, progress = new_topic(), new_topic()
+    sink = text_sink(address, topic, progress_topic=progress)
+    task = open_sink(sink, sink_context())
+    feed(task, "a")
+    state = take(task, 1)
+    task.checkpoint_completed(1)
+    task.close()
+    admin = AdminClient({"bootstrap.servers": address})
+    place = TopicPartition(progress, 0, OFFSET_END)
+    admin.delete_records([place])[place].result(PATIENCE_S)
+    with pytest.raises(KafkaRefused, match=f"'{progress}', .*has dropped records.*compact"):
+        open_sink(sink, sink_context(restored=restored(state)))
+    assert seen(address, topic) == ["a"]
+    task = open_sink(sink, sink_context())  # one that is new is not concerned
+    feed(task, "b")
+    take(task, 1)
+    task.checkpoint_completed(1)
+    task.close()
+    assert seen(address, topic) == ["a", "b"]
 
 
 def test_progress_that_is_none_is_told(address: str, new_topic: NewTopic) -> None:

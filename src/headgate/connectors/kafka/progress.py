@@ -67,22 +67,12 @@ class ProgressTopic:
 
     def ends(self) -> tuple[int, ...]:
         """Where its partitions end now, open transactions included."""
-        count = self._partitions()
-        if not count:
-            raise self._lost("is gone")
-        places = [self._library.TopicPartition(self._topic, number) for number in range(count)]
+        return self._offsets(self._admins.OffsetSpec.latest())
 
-        def ask() -> tuple[int, ...] | None:
-            asked = self._admin.list_offsets(
-                {place: self._admins.OffsetSpec.latest() for place in places},
-                isolation_level=self._library.IsolationLevel.READ_UNCOMMITTED,
-                request_timeout=self._cluster.timeout_s,
-            )
-            ends = tuple(asked[place].result().offset for place in places)
-            # Where the connection breaks, librdkafka answers with a negative one and no error.
-            return ends if min(ends) >= 0 else None
-
-        return self._patiently(ask)
+    def check_since(self, since: Sequence[int]) -> None:
+        """Raise if records are gone that came later than ``since``; compaction drops none so."""
+        if any(map(int.__gt__, self._offsets(self._admins.OffsetSpec.earliest()), since)):
+            raise self._lost("has dropped records by age, because cleanup.policy is not compact")
 
     def read(self, writers: Iterable[str], since: Sequence[int]) -> dict[str, int]:
         """The last lot of each writer that is in; ``since``: nothing of them is before this."""
@@ -140,6 +130,24 @@ class ProgressTopic:
                 raise problem
         elif message.offset() >= open_ends.get(message.partition(), 0):
             open_ends.pop(message.partition(), None)
+
+    def _offsets(self, which: Any) -> tuple[int, ...]:
+        count = self._partitions()
+        if not count:
+            raise self._lost("is gone")
+        places = [self._library.TopicPartition(self._topic, number) for number in range(count)]
+
+        def ask() -> tuple[int, ...] | None:
+            asked = self._admin.list_offsets(
+                dict.fromkeys(places, which),
+                isolation_level=self._library.IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=self._cluster.timeout_s,
+            )
+            ends = tuple(asked[place].result().offset for place in places)
+            # Where the connection breaks, librdkafka answers with a negative one and no error.
+            return ends if min(ends) >= 0 else None
+
+        return self._patiently(ask)
 
     def _partitions(self) -> int:
         """How many it has; 0: there is no such topic.

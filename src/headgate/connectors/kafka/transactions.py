@@ -51,19 +51,10 @@ class KafkaCommitter(Committer):
         self._sessions: dict[str, WriterSession] = {}
 
     def commit(self, committables: Sequence[Record]) -> None:
-        lots: dict[str, list[KafkaCommit]] = {}
-        for lot in committables:
-            lots.setdefault(lot.writer, []).append(lot)
-        try:
-            self._open([lots[writer][0] for writer in lots if writer not in self._sessions])
-            for writer, due in lots.items():
-                self._sessions[writer].write(due)
-        except BaseException:
-            self.close()  # who goes on has to look at the progress again
-            raise
+        self._commit(committables, again=False)
 
     def commit_again(self, committables: Sequence[Record]) -> None:
-        self.commit(committables)
+        self._commit(committables, again=True)
         self.close()  # these writers are gone for good
 
     def close(self) -> None:
@@ -71,7 +62,20 @@ class KafkaCommitter(Committer):
         for session in sessions.values():
             session.close()
 
-    def _open(self, firsts: Sequence[KafkaCommit]) -> None:
+    def _commit(self, committables: Sequence[Record], again: bool) -> None:
+        lots: dict[str, list[KafkaCommit]] = {}
+        for lot in committables:
+            lots.setdefault(lot.writer, []).append(lot)
+        try:
+            new = [lots[writer][0] for writer in lots if writer not in self._sessions]
+            self._open(new, again)
+            for writer, due in lots.items():
+                self._sessions[writer].write(due)
+        except BaseException:
+            self.close()  # who goes on has to look at the progress again
+            raise
+
+    def _open(self, firsts: Sequence[KafkaCommit], again: bool) -> None:
         """Take over the ids of writers, all of them, then see what they have written.
 
         The other order, or writer after writer, could wait for a transaction that only a later
@@ -83,11 +87,18 @@ class KafkaCommitter(Committer):
             )
         for topic in dict.fromkeys(lot.progress_topic for lot in firsts):
             there = [lot for lot in firsts if lot.progress_topic == topic]
-            since = tuple(map(min, zip(*(lot.since for lot in there), strict=False)))
             with closing(ProgressTopic(self._cluster, topic, self._whose)) as progress:
-                written = progress.read([lot.writer for lot in there], since)
+                written = progress.read([lot.writer for lot in there], _earliest(there))
+                unknown = [lot for lot in there if lot.writer not in written]
+                if again and unknown:  # is nothing noted, or was it dropped?
+                    progress.check_since(_earliest(unknown))
             for writer, number in written.items():
                 self._sessions[writer].written = number
+
+
+def _earliest(lots: Sequence[KafkaCommit]) -> tuple[int, ...]:
+    """Where the first of their writers began, in each partition of the progress topic."""
+    return tuple(map(min, zip(*(lot.since for lot in lots), strict=False)))
 
 
 class WriterSession:

@@ -36,6 +36,7 @@ class PartitionLog:
     """In memory; the journal brings it back after a restart."""
 
     batches: list[Batch] = field(default_factory=list)
+    start: int = 0
     end: int = 0
     open: dict[int, int] = field(default_factory=dict)
     """Where the open transaction of a producer begins here."""
@@ -106,11 +107,17 @@ class PartitionLog:
         if timestamp == -1:
             return -1, limit
         if timestamp == -2:
-            return -1, 0
+            return -1, self.start
         for batch in self.batches:
             if batch.max_timestamp >= timestamp and batch.offset < limit:
                 return batch.max_timestamp, batch.offset
         return -1, -1
+
+    def delete_before(self, offset: int) -> int:
+        """As retention and DeleteRecords do it; where the log begins then, -1: the end."""
+        self.start = max(self.start, self.end if offset == -1 else min(offset, self.end))
+        self.batches = [batch for batch in self.batches if batch.last_offset >= self.start]
+        return self.start
 
     def _put(self, batch: Batch) -> int:
         offset = self.end

@@ -39,6 +39,7 @@ API = {
     18: Api("ApiVersions", 0, 3, 3),
     19: Api("CreateTopics", 0, 4, changes=True),
     20: Api("DeleteTopics", 0, 3, changes=True),
+    21: Api("DeleteRecords", 0, 1, changes=True),
     22: Api("InitProducerId", 0, 4, 2, changes=True),
     24: Api("AddPartitionsToTxn", 0, 2, changes=True),
     25: Api("AddOffsetsToTxn", 0, 2, changes=True),
@@ -83,6 +84,7 @@ class Requests:
             18: self._api_versions,
             19: self._create_topics,
             20: self._delete_topics,
+            21: self._delete_records,
             22: self._init_producer,
             24: self._add_partitions,
             25: self._add_offsets,
@@ -294,6 +296,22 @@ class Requests:
             answer.text(name).int16(code)
 
         return answer.array(body.array(body.text, plain=True), write)
+
+    def _delete_records(self, request: Request) -> Writer:
+        body = request.body
+        topics = body.array(lambda: (body.text(), body.array(lambda: (body.int32(), body.int64()))))
+        answer = request.answer().int32(0)
+
+        def write(topic: str, number: int, before: int) -> None:
+            log = self._state.partition(topic, number)
+            code, start = request.forced or errors.UNKNOWN_TOPIC_OR_PARTITION, -1
+            if log is not None and not request.forced:
+                code, start = errors.NONE, log.delete_before(before)
+            answer.int32(number).int64(start).int16(code)
+
+        return answer.array(
+            topics, lambda t: answer.text(t[0]).array(t[1], lambda part: write(t[0], *part))
+        )
 
     def _create_partitions(self, request: Request) -> Writer:
         body = request.body

@@ -195,7 +195,7 @@ class Server:
             code, data, aborted = request.forced, b"", []
             if log is None:
                 code = errors.UNKNOWN_TOPIC_OR_PARTITION
-            elif not 0 <= offset <= log.end:
+            elif not log.start <= offset <= log.end:
                 code = errors.OFFSET_OUT_OF_RANGE
             elif not code:
                 data, aborted = log.read(offset, max_bytes, committed)
@@ -203,7 +203,7 @@ class Server:
             ends = (log.end, log.stable) if log is not None else (-1, -1)
             answer.int32(number).int16(code).int64(ends[0]).int64(ends[1])
             if request.version >= 5:
-                answer.int64(0)
+                answer.int64(log.start if log is not None else -1)
             answer.array(aborted, lambda pair: answer.int64(pair[0]).int64(pair[1])).data(data)
 
         answer.array(
