@@ -38,9 +38,11 @@ PAGES = (
     "docs/connectors/delta.md",
     "docs/connectors/iceberg.md",
     "docs/connectors/kafka.md",
+    "docs/connectors/http.md",
 )
 WITH_POSTGRES = "docs/connectors/postgres.md"
 WITH_REDIS = "docs/connectors/redis.md"
+WITH_NATS = "docs/connectors/nats.md"
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -98,6 +100,23 @@ def test_the_page_on_redis_prints_what_it_shows(
         try:
             monkeypatch.setenv("SHOP_REDIS", server.url)
             check_page(program, WITH_REDIS)
+        finally:
+            server.process.stop()
+
+
+@pytest.mark.timeout(600)
+def test_the_page_on_nats_prints_what_it_shows(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("nats")
+    from tests.connectors.nats.kit import NatsServerProcess
+
+    with TemporaryDirectory(prefix="headgate-nats-") as folder:
+        server = NatsServerProcess(Path(folder))
+        server.process.start()
+        try:
+            monkeypatch.setenv("SHOP_NATS", server.url)
+            check_page(program, WITH_NATS)
         finally:
             server.process.stop()
 
