@@ -7,7 +7,7 @@ writer, so that batches of two runs are never taken for each other. At most ``li
 
 import pickle
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,22 +47,31 @@ class MessageMaker:
         self._malformed = context.malformed
         self._whose = whose(context)
 
-    def messages(self, records: Sequence[Record]) -> list[Any]:
-        try:
-            return list(map(self._make, records))
-        except Exception:  # the user's schema may raise anything
-            return list(self._singly(records))
+    def messages(self, records: list[Record]) -> list[Any]:
+        """Those of the records that can be written."""
+        return self.pairs(records)[1]
 
-    def _singly(self, records: Iterable[Record]) -> Iterator[Any]:
+    def pairs(self, records: list[Record]) -> tuple[list[Record], list[Any]]:
+        """Records that can be written, and their messages."""
+        try:
+            return records, list(map(self._make, records))
+        except Exception:  # the user's schema may raise anything
+            return self._singly(records)
+
+    def _singly(self, records: list[Record]) -> tuple[list[Record], list[Any]]:
+        kept: list[Record] = []
+        messages: list[Any] = []
         for record in records:
             try:
-                yield self._make(record)
+                messages.append(self._make(record))
+                kept.append(record)
             except Exception as error:
                 problem = ConnectorError(
                     f"{self._whose}: a record cannot be written: {type(error).__name__}: {error}"
                 )
                 problem.__cause__ = error
                 self._malformed(record, problem)
+        return kept, messages
 
 
 class MessageStager(CommittingSinkWriter):

@@ -2,6 +2,7 @@
 
 import http.client
 import pickle
+import ssl
 import threading
 from email.utils import formatdate
 from pathlib import Path
@@ -20,6 +21,7 @@ from headgate.functions.sink import DeliveryGuarantee
 from tests.connectors.http.kit import HANG_UP, Endpoint
 from tests.connectors.kill_kit import RECORDS, killed_at_each_step
 from tests.core.chain.sink_lab import SinkJob, open_sink, sink_context
+from tests.host.certificates import Authority
 from tests.host.rig import eventually
 from tests.servers import free_port
 
@@ -158,10 +160,45 @@ def test_wrong_credentials_are_told_and_not_shown(
     endpoint: Endpoint, guarantee: DeliveryGuarantee
 ) -> None:
     endpoint.answers = [(401, {}, b"who are you?")]
-    with pytest.raises(HttpRejected, match="status 401: 'who are you\\?'") as found:
+    with pytest.raises(ConnectorError, match="status 401: 'who are you\\?'.*headers") as found:
         written(sink_to(endpoint.url, guarantee=guarantee), "a")
     assert not is_outside(found.value)
     assert "sesame" not in repr(found.value)
+
+
+@pytest.mark.parametrize("status", [302, 403, 404, 500])
+def test_an_answer_that_any_batch_would_get_fails_the_job_under_any_policy(
+    endpoint: Endpoint, status: int
+) -> None:
+    endpoint.answers = [(status, {"Location": endpoint.url}, b"")]
+    context = sink_context()
+    rejected: list[object] = []
+    object.__setattr__(context, "malformed", lambda record, error: rejected.append(record))
+    writer = sink_to(endpoint.url).create_writer(context)
+    writer.write(["a"])
+    with pytest.raises(ConnectorError, match=f"status {status}") as found:
+        writer.flush()
+    writer.close()
+    assert is_outside(found.value) is (status == 500)
+    assert rejected == []
+    assert len(endpoint.requests) == 1
+
+
+def test_certificates_are_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = Authority(tmp_path, "authority")
+    identity = authority.issue("collector")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(identity.certificate, identity.key)
+    endpoint = Endpoint(tls)
+    try:
+        with pytest.raises(ConnectorError, match="certificate.*not accepted.*trust") as found:
+            written(sink_to(endpoint.url), "a")
+        assert not is_outside(found.value)
+        monkeypatch.setenv("SSL_CERT_FILE", authority.path)
+        written(sink_to(endpoint.url), "a")
+        assert endpoint.lines() == ["a"]
+    finally:
+        endpoint.close()
 
 
 def test_a_rejected_batch_goes_to_the_policy_and_the_rest_is_sent(endpoint: Endpoint) -> None:

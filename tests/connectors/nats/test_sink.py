@@ -109,13 +109,9 @@ def test_a_savepoint_with_pending_commits_may_be_gone_back_to_twice(bench: NatsB
     job.end(20)
 
 
-@pytest.mark.parametrize("window_s", [120.0, 0.1])
 def test_a_kill_between_any_two_steps_neither_loses_nor_repeats_a_message(
-    running_nats: NatsServerProcess, tmp_path: Path, window_s: float
+    bench: NatsBench, tmp_path: Path
 ) -> None:
-    """Also if the stream has forgotten the ids: a tenth of a second is the shortest window."""
-    bench = NatsBench(running_nats, duplicate_window=window_s)
-
     def check(step: int) -> None:
         assert bench.values() == [str(n) for n in range(RECORDS)], f"killed at step {step}"
         bench.purge()
@@ -123,11 +119,7 @@ def test_a_kill_between_any_two_steps_neither_loses_nor_repeats_a_message(
     client = nats.aio.client.Client
     patches = [(client, "_send_publish"), (client, "_process_msg")]
     sink = sink_to(bench.url, guarantee=ONCE)
-    try:
-        assert killed_at_each_step(sink, tmp_path, patches, check) > 10
-    finally:
-        bench.delete()
-        bench.close()
+    assert killed_at_each_step(sink, tmp_path, patches, check) > 10
 
 
 def test_ids_are_found_beyond_the_window_and_only_those_of_the_writers(bench: NatsBench) -> None:

@@ -13,13 +13,15 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from headgate.base.errors import HttpRejected, PlanInvalid, ServerUnready
+from headgate.base.errors import ConnectorError, HttpRejected, PlanInvalid, ServerUnready
 from headgate.connectors.libraries import library
 from headgate.connectors.retries import backoff_s
 
 AGAIN: Final = frozenset({429, 502, 503, 504})
 """Answers after which the same request may go well later."""
 CONFLICT: Final = 409
+NOT_THE_RECORDS: Final = frozenset({401, 403, 404, 405, 407})
+"""Answers that any batch would get: they fail the job, whatever the error policy."""
 ANSWER_BYTES: Final = 64 << 10
 SHOWN_BYTES: Final = 300
 KEY_HEADER: Final = "Idempotency-Key"
@@ -95,7 +97,9 @@ class Poster:
         )
 
     def post(self, body: bytes, key: str) -> None:
-        """Raises HttpRejected, or ServerUnready when ``retry_s`` is over."""
+        """Raises HttpRejected if it is for the records, ConnectorError if any batch fares so,
+        ServerUnready when ``retry_s`` is over.
+        """
         deadline = time.monotonic() + self._limits.retry_s
         attempt = 0
         while True:
@@ -136,10 +140,9 @@ class Poster:
             text = self._read(answer)
         except (self._errors.HTTPError, OSError) as error:
             if isinstance(error, self._errors.SSLError):
-                raise HttpRejected(
+                raise ConnectorError(
                     f"{self._whose}: {endpoint.address}: the certificate or the TLS of the server "
-                    f"is not accepted ({_words(error)})",
-                    0,
+                    f"is not accepted ({_words(error)}); let the workers trust who has signed it"
                 ) from None
             return 0.0, _words(error)
         status: int = answer.status
@@ -149,9 +152,12 @@ class Poster:
         # Whoever knows the key answers so while the attempt before is still at work.
         if status in AGAIN or (status == CONFLICT and attempt > 0):
             return retry_after_s(answer.headers.get("Retry-After"), time.time()), problem
-        raise HttpRejected(
-            f"{self._whose}: {endpoint.address} has rejected a batch: {problem}", status
-        )
+        text = f"{self._whose}: {endpoint.address} has rejected a batch: {problem}"
+        if status >= 500:
+            raise ServerUnready(text)
+        if status < 400 or status in NOT_THE_RECORDS:
+            raise ConnectorError(f"{text}; check the URL, and the rights that the headers give")
+        raise HttpRejected(text, status)
 
     def _read(self, answer: Any) -> str:
         """The first bytes of an answer; the connection can be used again if that is all."""

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headgate.base.elements import Record
-from headgate.base.errors import ConnectorError, HttpRejected
+from headgate.base.errors import HttpRejected
 from headgate.connectors.http.poster import Poster
+from headgate.connectors.staged import MessageMaker
 from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.sink import CommittingSinkWriter
 
@@ -36,7 +37,7 @@ class PostingWriter(CommittingSinkWriter):
     def __init__(
         self,
         poster: Poster,
-        make: Callable[[Record], bytes],
+        maker: MessageMaker,
         join: Callable[[list[bytes]], bytes],
         full: tuple[int, int, float],
         in_flight: int,
@@ -44,7 +45,7 @@ class PostingWriter(CommittingSinkWriter):
     ) -> None:
         """``full``: a batch has so many records or bytes, or is so many seconds old."""
         self._poster = poster
-        self._make = make
+        self._maker = maker
         self._join = join
         self._records, self._bytes, self._linger_s = full
         self._most = 2 * in_flight
@@ -68,10 +69,7 @@ class PostingWriter(CommittingSinkWriter):
     # The task.
 
     def write(self, records: list[Record]) -> None:
-        try:
-            parts = list(map(self._make, records))
-        except Exception:  # the user's schema may raise anything
-            records, parts = self._singly(records)
+        records, parts = self._maker.pairs(records)
         with self._changed:
             for record, part in zip(records, parts, strict=True):
                 self._add(record, part)
@@ -94,21 +92,6 @@ class PostingWriter(CommittingSinkWriter):
         for thread in self._threads:
             thread.join()
         self._poster.close()
-
-    def _singly(self, records: list[Record]) -> tuple[list[Record], list[bytes]]:
-        kept: list[Record] = []
-        parts: list[bytes] = []
-        for record in records:
-            try:
-                parts.append(self._make(record))
-                kept.append(record)
-            except Exception as error:
-                problem = ConnectorError(
-                    f"a record cannot be written: {type(error).__name__}: {error}"
-                )
-                problem.__cause__ = error
-                self._malformed(record, problem)
-        return kept, parts
 
     def _add(self, record: Record, part: bytes) -> None:
         if self._open is not None and self._open.bytes + len(part) > self._bytes:

@@ -120,7 +120,7 @@ class HttpSink(TwoPhaseCommittingSink):
         poster = Poster(self.endpoint, limits, whose(context))
         return PostingWriter(
             poster,
-            _bytes_maker(self.schema),
+            maker,
             self.join,
             (batching.records, batching.bytes, batching.linger_ms / 1000),
             limits.in_flight,
