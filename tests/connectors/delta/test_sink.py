@@ -6,7 +6,8 @@ import os
 import pickle
 import shutil
 import threading
-from contextlib import suppress
+import time
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,23 @@ def test_a_lot_that_is_in_is_not_written_again(path: Path) -> None:
     task.close()
     open_sink(sink, sink_context(restored=restored(state))).close()
     assert kit.numbers(path) == [1, 2]
+
+
+@pytest.mark.parametrize(("kept", "is_late"), [("1 second", True), ("1 week 2 days", False)])
+def test_a_lot_that_is_older_than_the_table_remembers_is_refused(
+    tmp_path: Path, kept: str, is_late: bool
+) -> None:
+    configuration = {"delta.setTransactionRetentionDuration": f"interval {kept}"}
+    path = kit.make_table(tmp_path / "table", configuration=configuration)
+    prepared_ms = int(time.time() * 1000) - 5_000
+    task = open_sink(DeltaSink(path), sink_context(now_ms=lambda: prepared_ms))
+    feed(task, (1, "a"))
+    state = restored(checkpoint(task, 1))
+    task.close()
+    late = pytest.raises(TableUnfit, match="older than the table remembers")
+    with late if is_late else nullcontext():
+        open_sink(DeltaSink(path), sink_context(restored=state)).close()
+    assert kit.numbers(path) == ([] if is_late else [1])
 
 
 def test_a_fresh_start_with_the_same_name_is_another_writer(path: Path) -> None:

@@ -18,8 +18,10 @@ from headgate.connectors.arrow.staged_rows import DELETED, StagedLot, last_chang
 from headgate.connectors.delta.data_files import DeltaDataFile
 from headgate.connectors.delta.folder import DeltaFolder
 from headgate.connectors.delta.table import (
+    RETENTION,
     OpenTable,
     TableAddress,
+    notes_kept_ms,
     table_id,
     table_schema,
     why_unwritable,
@@ -60,6 +62,13 @@ class DeltaTarget:
         problem = why_unwritable(table)
         if problem is not None:
             raise TableUnfit(f"{self.where} {problem}, which the sink does not write")
+        kept_ms, now_ms = notes_kept_ms(table), time.time() * 1000
+        if kept_ms is not None and min(lot.prepared_ms for lot in lots) < now_ms - kept_ms:
+            raise TableUnfit(
+                f"{self.where}: the checkpoint holds commits that are older than the table "
+                f"remembers ({RETENTION}), so nobody knows whether they were done; go on from a "
+                f"newer one"
+            )
         types = {field.name: str(field.type) for field in table_schema(table)}
         partitions = list(table.metadata().partition_columns)
         for file in (file for lot in lots for file in lot.files):

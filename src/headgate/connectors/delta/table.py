@@ -4,6 +4,7 @@ Law: what the library raises becomes TableUnfit, if every attempt would meet it,
 tables with features that a data file would have to know of are refused, never written wrongly.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -30,6 +31,15 @@ _HARMLESS: Final = frozenset(
     }
 )
 """Features of writers that ask nothing of a file of new rows, if no column or setting uses them."""
+RETENTION: Final = "delta.setTransactionRetentionDuration"
+_UNITS_MS: Final = {
+    "week": 7 * 24 * 3_600_000,
+    "day": 24 * 3_600_000,
+    "hour": 3_600_000,
+    "minute": 60_000,
+    "second": 1_000,
+    "milli": 1,
+}
 _COLUMN_RULES: Final = ("delta.generationExpression", "delta.identity.start", "delta.invariants")
 
 
@@ -117,6 +127,15 @@ def table_schema(table: OpenTable) -> pa.Schema:
 def table_id(table: OpenTable) -> str:
     """Made when the table was created: another table in the same place has another one."""
     return str(table.metadata().id)
+
+
+def notes_kept_ms(table: OpenTable) -> int | None:
+    """How long the table remembers application transactions; None: for ever."""
+    text = table.metadata().configuration.get(RETENTION)
+    if text is None:
+        return None
+    found = re.findall(r"(\d+)\s*(week|day|hour|minute|second|milli)", text.lower())
+    return sum(int(count) * _UNITS_MS[unit] for count, unit in found)
 
 
 def why_unwritable(table: OpenTable) -> str | None:
