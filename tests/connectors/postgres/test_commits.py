@@ -46,6 +46,17 @@ def test_a_slow_attempt_does_not_write_a_lot_whose_note_was_replaced_by_that_of_
     assert database.numbers() == [1, 2]
 
 
+def test_names_may_have_any_character(database: ServerDatabase) -> None:
+    database.run('CREATE TABLE "100%s" ("a%b" int)')
+    sink = PostgresSink(database.dsn, "100%s", commit_log="no%tes; --")
+    lots = [InsertLot("w", n, ("a%b",), (pickle.dumps([(n,)]),)) for n in (1, 2)]
+    with closing(sink.create_committer(sink_context())) as committer:
+        for due in ([lots[0]], lots):
+            committer.commit(due)
+    assert database.rows('SELECT * FROM "100%s"') == [(1,), (2,)]
+    assert database.rows('SELECT lot FROM "no%tes; --"') == [(2,)]
+
+
 def _waits(database: ServerDatabase) -> set[int]:
     """The server's processes that wait for a lock."""
     waits = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

@@ -53,9 +53,10 @@ class CommitLog:
 
     def note(self, connection: "PgConnection", writer: str, lot: int) -> bool:
         """Note a lot, in the open transaction; False: it is in already."""
+        table = self._in_query
         cursor = connection.execute(
-            f"INSERT INTO {self.table} (writer, lot, whose) SELECT %s, %s, %s WHERE NOT EXISTS "
-            f"(SELECT 1 FROM {self.table} WHERE writer = %s AND lot >= %s) ON CONFLICT DO NOTHING",
+            f"INSERT INTO {table} (writer, lot, whose) SELECT %s, %s, %s WHERE NOT EXISTS "
+            f"(SELECT 1 FROM {table} WHERE writer = %s AND lot >= %s) ON CONFLICT DO NOTHING",
             (writer, lot, self.whose, writer, lot),
         )
         return cursor.rowcount == 1
@@ -70,14 +71,19 @@ class CommitLog:
 
     def has(self, connection: "PgConnection", writer: str, lot: int) -> bool:
         """Whether a lot is in."""
-        asked = f"SELECT 1 FROM {self.table} WHERE writer = %s AND lot >= %s"
+        asked = f"SELECT 1 FROM {self._in_query} WHERE writer = %s AND lot >= %s"
         return connection.execute(asked, (writer, lot)).fetchone() is not None
 
     def forget_older(self, connection: "PgConnection", writer: str, lot: int) -> None:
         """The note of this lot speaks for those before it."""
         connection.execute(
-            f"DELETE FROM {self.table} WHERE writer = %s AND lot < %s", (writer, lot)
+            f"DELETE FROM {self._in_query} WHERE writer = %s AND lot < %s", (writer, lot)
         )
+
+    @property
+    def _in_query(self) -> str:
+        """The table in a query with placeholders, which begin with %."""
+        return self.table.replace("%", "%%")
 
     def _is_there(self, connection: "PgConnection") -> bool:
         found = connection.execute("SELECT to_regclass(%s)", (self.table,)).fetchone()

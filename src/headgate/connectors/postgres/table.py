@@ -249,7 +249,8 @@ def blamed(database: SinkDatabase, table: str, columns: Sequence[str], error: Ex
         if any(item is NOT_SENT for item in error.row):
             return ConnectorError(
                 f"{whose}: {at}{table} cannot be written, because the source's server did not send "
-                f"the value ({shown(error.row)}); ALTER TABLE … REPLICA IDENTITY FULL there"
+                f"the value ({shown(error.row)}); ALTER TABLE … REPLICA IDENTITY FULL there, or, "
+                f"if it is a TRUNCATE, give the source truncates=False"
             )
         return ConnectorError(
             f"{whose}: {at}{table} does not take {value}the row {shown(error.row)}: "
