@@ -13,7 +13,7 @@ from headgate.api.environment import StreamExecutionEnvironment
 from headgate.base.checkpoints import Stop
 from headgate.control.life_cycle import JobState
 from headgate.plan.job_graph import JobGraph
-from tests.connectors.kafka.job_kit import begin, begin_again, open_job
+from tests.connectors.job_kit import begin, begin_again, open_job
 from tests.host.control_rig import ended
 from tests.host.recovering_kit import completed
 from tests.host.rig import eventually

@@ -17,7 +17,7 @@ from headgate.connectors.formats.schemas import SimpleStringSchema
 from headgate.connectors.kafka.source import KafkaSource
 from headgate.control.life_cycle import JobState
 from headgate.plan.job_graph import JobGraph
-from tests.connectors.kafka.job_kit import begin, begin_again, open_job
+from tests.connectors.job_kit import begin, begin_again, open_job
 from tests.connectors.kafka.kit import QUICK
 from tests.connectors.kafka.sink_kit import seen, text_sink
 from tests.host.control_rig import ended

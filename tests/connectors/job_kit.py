@@ -1,4 +1,4 @@
-"""Jobs in real worker processes, as the tests of sources and sinks of Kafka run them."""
+"""Jobs in real worker processes, as the tests of connectors run them."""
 
 from contextlib import ExitStack
 from pathlib import Path
