@@ -18,7 +18,7 @@ HeadgateError
 │   ├── KafkaUnready, KafkaRefused, OffsetsLost
 │   ├── TableUnready, TableUnfit, RecordsLost
 │   ├── LineTooLong, LineUndecodable, LineMalformed
-│   └── DatabaseUnready, ServerUnreachable
+│   └── DatabaseUnready, ServerUnreachable, ServerUnready, HttpRejected
 ├── FrameInvalid, SchemaInvalid, RecordUnfit
 ├── StateBroken, StateUnwritable, StateUnstorable, BackendMissing
 ├── CheckpointError            a stored checkpoint cannot be read or written

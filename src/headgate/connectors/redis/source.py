@@ -7,6 +7,7 @@ entries that were ever added, and named.
 """
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, cast
 
@@ -23,7 +24,7 @@ FETCH_ENTRIES: Final = 1000
 BLOCK_MS: Final = 200
 """For so long the server lets a reader wait for new entries; closing takes as long at most."""
 LOOK_S: Final = 1.0
-"""Between two looks at a stream that is not read on because the task is behind."""
+"""Between two looks at a stream in which nothing is new, or that a task is too slow for."""
 TRIMMED: Final = ("fail", "continue")
 
 
@@ -267,7 +268,10 @@ class StreamFetcher:
             return False
         if facts.last == self._place.id:  # deleted ones among those that were read count, too
             self._place = self._place._replace(added=facts.added)
-        self._server.repeated(doing, lambda: self._wait(client), is_over)
+        look_s = time.monotonic() + LOOK_S
+        while not self._server.repeated(doing, lambda: self._wait(client), is_over):
+            if self.closing or time.monotonic() > look_s:
+                break
         return True
 
     def _read(self, client: Any, limit: int) -> tuple[StreamFacts, list[Any]]:
@@ -280,8 +284,9 @@ class StreamFetcher:
             raise found
         return _facts(info), found[0][1] if found else []
 
-    def _wait(self, client: Any) -> None:
-        client.xread({self._stream: str(self._place.id)}, count=1, block=BLOCK_MS)
+    def _wait(self, client: Any) -> bool:
+        """Whether there is something new."""
+        return bool(client.xread({self._stream: str(self._place.id)}, count=1, block=BLOCK_MS))
 
     def _enqueue(self, entries: list[Any], facts: StreamFacts) -> bool:
         ids = [EntryId.of(identity) for identity, _ in entries]
