@@ -9,6 +9,7 @@ import asyncio
 import json
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from headgate.connectors.retries import RECONNECT_S, backoff_s
 PULL_MESSAGES: Final = 500
 PULL_S: Final = 1.0
 """For so long the server waits for messages before it says that there are none."""
+LOOK_S: Final = 0.5
+"""Between two looks at a connection on which nothing arrives."""
 LINGER_S: Final = 60.0
 """A consumer that nobody asks for so long is removed by the server."""
 _NOTHING_NOW: Final = ("404", "408")
@@ -251,14 +254,16 @@ class SequenceFetcher:
 class Pull:
     """Asks a consumer for messages, and notices if some have not got through."""
 
-    def __init__(self, client: Any, subscription: Any, stream: str, name: str) -> None:
+    def __init__(self, client: Any, stream: str, name: str, inbox: str) -> None:
         self.name = name
+        self.received = 0
         self._client = client
-        self._subscription = subscription
+        self._inbox = inbox
         self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
         self._left = 0
         """What was asked for and has not come."""
-        self.received = 0
+        self._arrived: deque[Any] = deque()
+        self._has_arrived = asyncio.Event()
 
     @classmethod
     async def begin(cls, client: Any, js: Any, stream: str, config: Any) -> "Pull":
@@ -269,29 +274,43 @@ class Pull:
         config.num_replicas = 1
         config.inactive_threshold = LINGER_S
         info = await js.add_consumer(stream, config=config)
-        subscription = await client.subscribe(client.new_inbox())
-        return cls(client, subscription, stream, info.name)
+        pull = cls(client, stream, info.name, client.new_inbox())
+        await client.subscribe(pull._inbox, cb=pull._receive)
+        return pull
 
     async def messages(self, limit: int) -> list[Any]:
         """Those that are there; waits for the first; empty: none within a second or so."""
         if self._left == 0:
             self._left = limit
             ask = {"batch": limit, "expires": int(PULL_S * 1e9)}
-            inbox = self._subscription.subject
-            await self._client.publish(self._subject, json.dumps(ask).encode(), inbox)
+            await self._client.publish(self._subject, json.dumps(ask).encode(), self._inbox)
+        await self._wait()
         found: list[Any] = []
-        while not found or (self._subscription.pending_msgs and self._left):
-            message = await self._subscription.next_msg(timeout=PULL_S + ANSWER_S)
-            status = (message.headers or {}).get("Status")
+        while self._arrived:
+            message = self._arrived.popleft()
+            status = message.headers.get("Status") if message.headers else None
             if status is None:
                 self._take(message)
                 found.append(message)
             elif status in _NOTHING_NOW:
                 self._left = 0
-                return found
             elif status != "100":  # the consumer or its server is gone
                 raise ConnectionError(f"status {status} of the server")
         return found
+
+    async def _receive(self, message: Any) -> None:
+        self._arrived.append(message)
+        self._has_arrived.set()
+
+    async def _wait(self) -> None:
+        """Until something has arrived; raises if the connection is gone."""
+        deadline_s = time.monotonic() + PULL_S + ANSWER_S
+        while not self._arrived:
+            if self._client.is_closed or time.monotonic() > deadline_s:
+                raise ConnectionError("the connection is lost")
+            self._has_arrived.clear()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._has_arrived.wait(), LOOK_S)
 
     def _take(self, message: Any) -> None:
         if message.metadata.sequence.consumer != self.received + 1:

@@ -177,14 +177,16 @@ class StreamPublisher:
         if sequence >= last:
             return frozenset()
         pull = await Pull.begin(self._client, js, self._stream, config)
-        while messages := await pull.messages(SCANNED):
+        while True:
+            messages = await pull.messages(SCANNED)
             for message in messages:
                 identity = (message.headers or {}).get(_MSG_ID, "")
                 if identity.partition("-")[0] in writers:
                     found.add(identity)
-            if (
-                messages[-1].metadata.sequence.stream >= last
-                or not messages[-1].metadata.num_pending
-            ):
+            if messages and messages[-1].metadata.sequence.stream >= last:
+                break
+            # No message for a while does not mean that there is none: a server may be slow.
+            asked = await js.consumer_info(self._stream, pull.name)
+            if asked.num_pending == 0 and asked.delivered.consumer_seq == pull.received:
                 break
         return frozenset(found)
