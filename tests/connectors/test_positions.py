@@ -20,11 +20,16 @@ from headgate.api.cached import CachedSource
 from headgate.api.collection import collection_source
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.dataframe.source import DataFrameSource
+from headgate.connectors.delta.source import DeltaSource
 from headgate.connectors.files.parquet_source import ParquetSource
 from headgate.connectors.files.source import CsvSource, JsonLinesSource, TextFileSource
 from headgate.connectors.function.source import FunctionSource
 from headgate.connectors.generator.source import DataGeneratorSource, NumberSequenceSource
+from headgate.connectors.iceberg.source import IcebergSource
 from headgate.connectors.kafka.source import KafkaSource
+from headgate.connectors.nats.source import NatsSource
+from headgate.connectors.postgres.changes import PostgresChangesSource
+from headgate.connectors.redis.source import RedisStreamSource
 from headgate.connectors.socket.source import SocketTextSource
 from headgate.core.chain.operator import PollResult
 from headgate.core.operators.source import SourceOperator
@@ -64,7 +69,12 @@ SOURCES: dict[str, Make] = {
 ELSEWHERE = {
     FunctionSource: "test_function_positions.py",
     DataFrameSource: "test_dataframe_positions.py",
+    DeltaSource: "delta/test_source.py",
+    IcebergSource: "iceberg/test_source.py",
     KafkaSource: "kafka/test_source.py",
+    NatsSource: "nats/test_source.py",
+    PostgresChangesSource: "postgres/test_changes.py",
+    RedisStreamSource: "redis/test_source.py",
     SocketTextSource: "below: it cannot rewind",
 }
 

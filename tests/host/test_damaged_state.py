@@ -224,7 +224,7 @@ READERS: dict[str, Callable[[bytes], Any]] = {
     "operator state": lambda body: operator_state._read(operator_part(body)),
     "asynchronous calls": lambda body: async_state.read_calls([body], 0, 1),
     "prepared by a sink": two_phase._read,
-    "splits": lambda body: source_state._unpickled(body, "a split"),
+    "splits": lambda body: source_state.unpickled(body, "a split"),
 }
 
 
