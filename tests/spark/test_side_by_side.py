@@ -115,7 +115,7 @@ def test_many_jobs_leave_no_thread_socket_or_file(spark: "SparkSession") -> None
     assert after[1] <= before[1] + 4  # py4j keeps a few connections
 
     first, last = looks[:5], looks[-5:]
-    # Each process counts, and a thread of the job before may still be ending; a leak would add dozens.
+    # A thread of the job before may still be ending; a leak would add dozens.
     assert max(look[1] for look in last) <= max(look[1] for look in first) + 2, (first, last)
     assert max(look[2] for look in last) <= max(look[2] for look in first) + 2, (first, last)
     assert len({look[0] for look in looks}) <= 4 + JOBS // 10  # processes are used again
