@@ -112,7 +112,7 @@ ADVICE = [
         "create it in open()",
     ),
     (errors.CodeUnloadable("No module named 'm'", "m"), "module 'm' is not there"),
-    (errors.CodeUnloadable("AttributeError: f"), "same Python and packages"),
+    (errors.CodeUnloadable("AttributeError: f"), "same system, Python and packages"),
     (errors.DriverUnreachable("h:1", "refused"), "set spark.driver.host"),
     (errors.DriverLost("h:1", "reset"), "the driver at h:1 is gone: reset"),
     (errors.RunRefused("over"), "refuses this task manager: over"),

@@ -16,15 +16,16 @@ HeadgateError
 │   ├── PathUnusable
 │   │   └── PartLost, FileGone
 │   ├── KafkaUnready, KafkaRefused, OffsetsLost
-│   ├── TableUnready, TableUnfit, RecordsLost
+│   ├── TableUnready, TableUnfit, RecordsLost, StreamUnfit
 │   ├── LineTooLong, LineUndecodable, LineMalformed
 │   └── DatabaseUnready, ServerUnreachable, ServerUnready, HttpRejected
 ├── FrameInvalid, SchemaInvalid, RecordUnfit
-├── StateBroken, StateUnwritable, StateUnstorable, BackendMissing
+├── StateBroken, StateUnwritable, StateUnstorable, StateUnfit, BackendMissing
 ├── CheckpointError            a stored checkpoint cannot be read or written
-│   └── CheckpointCorrupt, CheckpointMissing, CheckpointsDamaged, StorageUnusable
+│   └── CheckpointCorrupt, CheckpointMissing, CheckpointsDamaged, StateUnknown, StorageUnusable
 ├── CheckpointAbandoned, CheckpointsFailed, SavepointFailed, CommitOverdue
 ├── InspectionFailed           a task that runs could not be looked at
+├── StateUnreadable            state of a job that runs could not be read
 ├── RestoreRefused             a checkpoint does not fit the program
 │   ├── ProgramDiffers, StateUnclaimed, PlacesMoved, StateChanged
 │   └── KeyGroupsDiffer, ChannelsDiffer, FinishedAlready, CheckpointUnsound
@@ -121,17 +122,26 @@ class SessionFailed(SparkUnready):
 class SlotsShort(HeadgateError):
     """Spark cannot run as many tasks at the same time as the job needs."""
 
-    def __init__(self, needed: int, total: int, busy: int) -> None:
+    def __init__(self, needed: int, total: int, busy: int, excluded: Sequence[str] = ()) -> None:
+        """``excluded``: executors that Spark gives no tasks after failures, not in the total."""
         free = max(0, total - busy)
+        without = f", without the excluded executors {', '.join(excluded)}" if excluded else ""
+        advice = (
+            "wait until Spark takes them back (spark.excludeOnFailure.timeout), or "
+            if excluded
+            else ""
+        )
         super().__init__(
             f"the job needs {needed} slots and Spark has {free} free ({total} in total, {busy} "
-            f"busy); lower the parallelism, end other jobs, or give Spark more cores (local: "
-            f"master local[{max(needed + busy, needed)}], cluster: more executors or cores)"
+            f"busy{without}); {advice}lower the parallelism, end other jobs, or give Spark more "
+            f"cores (local: master local[{max(needed + busy, needed)}], cluster: more executors or "
+            f"cores)"
         )
         self.needed = needed
         self.total = total
         self.busy = busy
         self.free = free
+        self.excluded = tuple(excluded)
 
 
 class MemoryShort(HeadgateError):
@@ -187,7 +197,7 @@ class PoolDestroyed(HeadgateError):
 
 
 class TaskCancelled(HeadgateError):
-    """A gate, channel or writer was used after its own task had closed it."""
+    """A task was to wait, or used a gate, channel or writer, after its cancellation."""
 
 
 class FlushFailed(HeadgateError):
@@ -236,18 +246,22 @@ class CodeUnloadable(HeadgateError):
     def __init__(self, problem: str, module: str = "") -> None:
         if module.partition(".")[0] == "headgate":
             advice = (
-                "Headgate itself is not there: install the same Headgate in the Python of every "
-                "worker, which spark.pyspark.python names"
+                "Headgate itself is not there: send it along with headgate run --ship, or install "
+                "the same Headgate in the Python of every worker, which spark.pyspark.python names "
+                "(with Spark Connect only the latter, for the Python that the server has in "
+                "PYSPARK_PYTHON)"
             )
         elif module:
             advice = (
                 f"module {module!r} is not there: ship it with env.add_python_file(…) or "
-                f"spark-submit --py-files, or install it on every worker"
+                f"spark-submit --py-files, ship all that the driver can import with headgate run "
+                f"--ship, or install it on every worker"
             )
         else:
             advice = (
-                "let driver and workers have the same Python and packages, and ship your own "
-                "modules with env.add_python_file(…) or spark-submit --py-files"
+                "let driver and workers have the same system, Python and packages (PYSPARK_PYTHON "
+                "names the Python of the workers), and ship your own modules with "
+                "env.add_python_file(…) or spark-submit --py-files"
             )
         super().__init__(f"the worker cannot load the job's functions ({problem}); {advice}")
         self.problem = problem
@@ -324,6 +338,10 @@ class TableUnfit(ConnectorError):
     """A table is missing, another than before, or of a form that a source or sink cannot use."""
 
 
+class StreamUnfit(ConnectorError):
+    """A named input or output of a job is missing, another than before, or of another schema."""
+
+
 class ServerUnready(ConnectorError):
     """A server of streams or an HTTP endpoint does not answer, or cannot now; that may pass."""
 
@@ -391,8 +409,8 @@ class LineMalformed(ConnectorError):
 class FrameInvalid(HeadgateError):
     """A DataFrame that cannot be the source of a stream."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"from_dataframe() {problem}")
+    def __init__(self, problem: str, method: str = "from_dataframe()") -> None:
+        super().__init__(f"{method} {problem}")
         self.problem = problem
 
 
@@ -438,6 +456,17 @@ class StateUnwritable(HeadgateError):
             f"keep only what can be pickled in state"
         )
         self.operator = operator
+        self.problem = problem
+
+
+class StateUnfit(HeadgateError):
+    """Rows, or other changes, that cannot become the state of an operator in a savepoint."""
+
+    def __init__(self, operator: str, state: str, problem: str) -> None:
+        whose = f"the state {state!r} of " if state else ""
+        super().__init__(f"{whose}operator {operator!r}: {problem}")
+        self.operator = operator
+        self.state = state
         self.problem = problem
 
 
@@ -504,6 +533,10 @@ class CheckpointsDamaged(CheckpointError):
         self.damages = damages
 
 
+class StateUnknown(CheckpointError):
+    """The checkpoint has no operator, or no state, of this name."""
+
+
 class StorageUnusable(CheckpointError):
     """The file system refuses, or does not answer."""
 
@@ -540,6 +573,15 @@ class InspectionFailed(HeadgateError):
         super().__init__(f"task {task} cannot be inspected: {problem}")
         self.task = task
         self.problem = problem
+
+
+class StateUnreadable(HeadgateError):
+    """State of a running job cannot be read from outside; the job is none the worse for it."""
+
+    def __init__(self, problem: str, *, is_passing: bool = False) -> None:
+        """``is_passing``: a task is busy, or the job restarts; later there may be an answer."""
+        super().__init__(problem)
+        self.is_passing = is_passing
 
 
 class CommitOverdue(HeadgateError):
@@ -895,8 +937,9 @@ class DriverUnreachable(HeadgateError):
 
     def __init__(self, address: str, problem: str) -> None:
         super().__init__(
-            f"cannot reach the driver at {address}: {problem}; set spark.driver.host to an "
-            f"address of the driver that the workers can connect to, and let firewalls pass it"
+            f"cannot reach the driver at {address}: {problem}; set spark.driver.host (with Spark "
+            f"Connect: jobmanager.rpc.address) to an address of the driver that the workers can "
+            f"connect to, and let firewalls pass it"
         )
         self.address = address
         self.problem = problem

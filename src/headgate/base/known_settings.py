@@ -104,10 +104,10 @@ execution.state-recovery.claim-mode execution.state-recovery.from-local
 execution.state-recovery.without-channel-state.checkpoint-id
 execution.submit-failed-job-on-application-error execution.target
 execution.terminate-application-on-any-job-terminated-exceptionally
-heartbeat.rpc-failure-threshold jobmanager.bind-host
+heartbeat.rpc-failure-threshold
 jobmanager.execution.attempts-history-size jobmanager.execution.failover-strategy
 jobmanager.failure-enrichers jobmanager.future-pool.size jobmanager.io-pool.size jobmanager.job
-jobmanager.resource-id jobmanager.retrieve-taskmanager-hostname jobmanager.rpc.address
+jobmanager.resource-id jobmanager.retrieve-taskmanager-hostname
 jobmanager.rpc.bind-port jobmanager.scheduler metrics.fetcher.update-interval
 metrics.job.status.enable metrics.latency.granularity metrics.latency.history-size
 metrics.reporters metrics.system-resource metrics.system-resource-probing-interval

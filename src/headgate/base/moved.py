@@ -89,7 +89,9 @@ _FIRST: Final = _first_names()
 
 def first_name(thing: Any) -> tuple[str, str]:
     """Module and qualified name of a class or function as the first release had them."""
-    name = thing.__module__, thing.__qualname__
+    # What a class written in C gives to pickle may be a method of it, which names no module.
+    module = thing.__module__ or getattr(thing.__self__, "__module__", "")
+    name = module, thing.__qualname__
     return _FIRST.get(name, name)
 
 

@@ -150,6 +150,12 @@ class JobSettings(SettingsGroup):
     python_executable: str = setting(
         "python.executable", "", "The Python of the workers; none: that of the Spark session."
     )
+    class_archive: bool = setting(
+        "java.class-archive",
+        True,
+        "Start Spark's JVM from an archive of its classes, which is made once, after the first "
+        "program has ended.",
+    )
     start_timeout_ms: int = setting(
         "task.start.timeout",
         3_600_000,
@@ -173,6 +179,18 @@ class JobSettings(SettingsGroup):
         "Milliseconds between two latency markers of a source, each of which goes one way through "
         "the job; 0 sends none.",
         0,
+    )
+    driver_address: str = setting(
+        "jobmanager.rpc.address",
+        "",
+        "The address of the driver that workers connect to; none: the one of Spark's driver, or "
+        "with Spark Connect the one from which the server is reached.",
+    )
+    driver_bind_host: str = setting(
+        "jobmanager.bind-host",
+        "",
+        "The address of this machine on which the driver listens for workers; none: the one that "
+        "they are told, or would be told.",
     )
     control_port: int = setting(
         "jobmanager.rpc.port",
@@ -203,6 +221,13 @@ class JobSettings(SettingsGroup):
         ProgressShown.AUTO,
         "How a job gets on, on standard error or in the cell of a notebook: `on`, `off`, or "
         "`auto`: `headgate run` and notebooks show it.",
+    )
+    ship_bytes: int = setting(
+        "headgate.ship.max-size",
+        2 * GIB,
+        "Bytes of files that `headgate run --ship` may send to each executor, unpacked; what is "
+        "more is refused, with the largest packages.",
+        1,
     )
     strict: bool = setting(
         "headgate.strict",

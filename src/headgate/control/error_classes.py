@@ -36,6 +36,7 @@ from headgate.base.errors import (
     SparkUnready,
     StateUnstorable,
     StorageUnusable,
+    StreamUnfit,
     TableUnfit,
     TableUnready,
     TaskCancelled,
@@ -68,6 +69,7 @@ FINAL: Final = (
     RestoreRefused,
     SettingsInvalid,
     SparkUnready,
+    StreamUnfit,
     TableUnfit,
     WrongVersion,
 )
