@@ -448,4 +448,4 @@ class CheckpointTwin(RuleBasedStateMachine):
 
 
 TestCheckpointTwin = CheckpointTwin.TestCase
-TestCheckpointTwin.settings = hypothesis_settings(max_examples=100, stateful_step_count=80)
+TestCheckpointTwin.settings = hypothesis_settings(stateful_step_count=80)

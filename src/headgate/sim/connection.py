@@ -27,6 +27,8 @@ class SimConnection:
         self.name = name
         self.link = link
         self.wire = wire
+        self.incoming: Pipe = wire.down if is_consumer else wire.up
+        self.outgoing: Pipe = wire.up if is_consumer else wire.down
         self.is_consumer = is_consumer
         self.connecting = is_consumer
         self.closed = False
@@ -36,14 +38,6 @@ class SimConnection:
         self._blocked = False
         self._writes_per_flush = writes_per_flush
         link.on_dirty = self._link_dirty
-
-    @property
-    def incoming(self) -> Pipe:
-        return self.wire.down if self.is_consumer else self.wire.up
-
-    @property
-    def outgoing(self) -> Pipe:
-        return self.wire.up if self.is_consumer else self.wire.down
 
     # Steps.
 
@@ -70,10 +64,12 @@ class SimConnection:
 
     @property
     def can_read(self) -> bool:
+        incoming = self.incoming
+        if not incoming.readable:
+            return False
         if self.connecting or self.closed or not self.link.is_alive:
             return False
-        incoming = self.incoming
-        return incoming.readable and not (self.link.decoder.paused and incoming.has_bytes)
+        return not (incoming.has_bytes and self.link.decoder.paused)
 
     def read(self) -> str:
         """Take some of what has arrived, or the end."""

@@ -2,7 +2,8 @@
 
 The machines assert their own laws; here is what can only be seen from outside: the census of
 segments, the credit law, errors that reach whom they concern and nobody else, and that at the end
-everything is home.
+everything is home. They are looked at closely while a run is young and after trouble; what goes on
+for long, goes on alike, and is looked at now and then.
 
 The credit law, for every remote channel: credit at the sender, in grants and requests on the way,
 in data frames on the way, and not yet announced is together exactly the number of free buffers that
@@ -22,12 +23,16 @@ from headgate.core.ingress.remote import RemoteChannel
 from headgate.sim.connection import SimConnection
 from headgate.sim.faults import Faults
 from headgate.sim.ledger import CheckFailed
-from headgate.sim.segments import Holder, count_segments, remote_channels
+from headgate.sim.segments import Holder, count_segments
 from headgate.sim.tap import Seen
 from headgate.sim.worker import SimWorker
 
+CLOSE_STEPS: Final = 1000
+"""So many steps after the beginning and after each fault the cheap checks come after every step."""
 CENSUS_EVERY: Final = 25
-"""Steps between two looks at everything; the cheap checks come after every step."""
+"""Steps between two looks at everything, meanwhile."""
+LATER_EVERY: Final = 10
+"""Afterwards all of this comes less often, by this factor: the cheap checks every 10 steps."""
 
 FRAME_BYTES: Final = 64
 """More than the head of a frame, and than an event."""
@@ -44,16 +49,28 @@ class Laws:
         self.holders: dict[str, Sequence[Holder]] = {worker.name: [] for worker in workers}
         self._workers = workers
         self._faults = faults
+        self._struck = -1
+        self._close_until = 0
         burst_bytes = (settings.burst_frames + 1) * (settings.segment_bytes + FRAME_BYTES)
         self._outbox_bytes = settings.high_water_bytes + burst_bytes + CONTROL_BYTES
 
     def after_step(self, step: int) -> None:
+        struck = len(self._faults.struck)
+        if struck != self._struck:
+            self._struck, self._close_until = struck, step + CLOSE_STEPS
+        every = 1 if step < self._close_until else LATER_EVERY
+        if step % every:
+            return
         for worker in self._workers:
             if worker.touched and not worker.dead:
                 worker.touched = False
                 self._check_machines(worker)
-        if step % CENSUS_EVERY == 0:
+        if step % (CENSUS_EVERY * every) == 0:
             self.look_at_all()
+
+    def look_closely(self) -> None:
+        """Something new begins."""
+        self._struck = -1
 
     def look_at_all(self) -> None:
         """The dear checks."""
@@ -108,23 +125,25 @@ class Laws:
             for gate in holder.gates:
                 if not gate.closed:
                     gate.check()
-        self._check_channels(worker)
+                for channel in gate.channels:
+                    if isinstance(channel, RemoteChannel):
+                        self._check_channel(worker, channel)
 
-    def _check_channels(self, worker: SimWorker) -> None:
+    def _check_channel(self, worker: SimWorker, channel: RemoteChannel) -> None:
         """A lost connection is told to all channels that use it, and to no others."""
-        for channel in remote_channels(self.holders[worker.name]):
-            channel.check()
-            link, error = channel._link, channel._error
-            if channel._released:
-                continue
-            if link is not None and not link.is_alive and error is None:
+        channel.check()
+        if channel._released:
+            return
+        link, error = channel._link, channel._error
+        if error is None:
+            if link is not None and not link.is_alive:
                 raise CheckFailed(
                     f"channel {channel.id} of {worker.name} was not told that {link.peer} is lost"
                 )
-            if isinstance(error, TransportError):
-                self.check_transport_error(worker, channel.address[0], error)
-                if link is None or link.is_alive:
-                    raise CheckFailed(f"channel {channel.id} has {error!r} on a living connection")
+        elif isinstance(error, TransportError):
+            self.check_transport_error(worker, channel.address[0], error)
+            if link is None or link.is_alive:
+                raise CheckFailed(f"channel {channel.id} has {error!r} on a living connection")
 
 
 def check_credit(workers: list[SimWorker]) -> None:
@@ -159,10 +178,10 @@ def _check_wire(consuming: SimConnection, producing: SimConnection | None) -> No
         assert isinstance(channel, RemoteChannel)
         sender = None if producing is None else producing.link
         assert sender is None or isinstance(sender, ProducerEnd)
-        _check_channel(channel, link, sender, going, coming)
+        _check_credit_of(channel, link, sender, going, coming)
 
 
-def _check_channel(
+def _check_credit_of(
     channel: RemoteChannel,
     link: ConsumerEnd,
     sender: ProducerEnd | None,

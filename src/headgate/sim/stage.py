@@ -10,6 +10,7 @@ from random import Random
 from typing import Protocol, TypeAlias
 
 from headgate.sim.clock import Clock
+from headgate.sim.connection import SimConnection
 from headgate.sim.worker import SimWorker
 
 
@@ -33,6 +34,8 @@ class Actor(Protocol):
 
 Step: TypeAlias = tuple[str, SimWorker | None, Callable[[], str | None]]
 """What the trace says, whose step it is, and what to do."""
+NetworkStep: TypeAlias = tuple[SimWorker, SimConnection | None, bool]
+"""Of a worker: to accept a connection, or with one of its connections to read (or to flush)."""
 
 
 class Stage:
@@ -80,25 +83,34 @@ class Stage:
             task = tasks[self._random.randrange(len(tasks))]
             return f"task {task.name}", task.worker, lambda: self._step_task(task)
         if dice < sides[0] + sides[1]:
-            return network[self._random.randrange(len(network))]
+            return _named(network[self._random.randrange(len(network))])
         label, call = self.clock.pop_due()
         return label, None, lambda: call()
 
-    def _network_steps(self) -> list[Step]:
-        steps: list[Step] = []
+    def _network_steps(self) -> list[NetworkStep]:
+        steps: list[NetworkStep] = []
         for worker in self.workers:
             if worker.frozen:
                 continue
             if worker.waiting:
-                steps.append((f"{worker.name} accepts", worker, worker.accept))
+                steps.append((worker, None, False))
             for connection in worker.connections:
                 if connection.can_read:
-                    steps.append((f"read {connection.name}", worker, connection.read))
+                    steps.append((worker, connection, True))
                 if connection.can_flush:
-                    steps.append((f"flush {connection.name}", worker, connection.flush))
+                    steps.append((worker, connection, False))
         return steps
 
     def _step_task(self, task: Actor) -> str:
         self.task_stepped_ms = self.clock.now_ms
         task.step()
         return task.waits_for
+
+
+def _named(step: NetworkStep) -> Step:
+    worker, connection, reads = step
+    if connection is None:
+        return f"{worker.name} accepts", worker, worker.accept
+    if reads:
+        return f"read {connection.name}", worker, connection.read
+    return f"flush {connection.name}", worker, connection.flush

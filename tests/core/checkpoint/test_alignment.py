@@ -467,5 +467,7 @@ def before_barrier(script: list[Item], checkpoint: int) -> list[bytes]:
     return found
 
 
-AlignmentTwin.TestCase.settings = settings(max_examples=250, stateful_step_count=30)
+AlignmentTwin.TestCase.settings = settings(  # type: ignore[union-attr]
+    max_examples=2 * settings.default.max_examples, stateful_step_count=30
+)
 TestAlignmentTwin = AlignmentTwin.TestCase

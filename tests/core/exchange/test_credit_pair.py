@@ -327,7 +327,7 @@ def assert_complete(segments: list[Segment], total: int) -> None:
 
 
 TestCreditPairTwin = CreditPairTwin.TestCase
-TestCreditPairTwin.settings = settings(max_examples=3 * settings.default.max_examples)  # type: ignore[union-attr]
+TestCreditPairTwin.settings = settings(max_examples=2 * settings.default.max_examples)  # type: ignore[union-attr]
 
 
 def test_blocked_channel_without_buffers_of_its_own_does_not_starve_the_others() -> None:

@@ -30,7 +30,7 @@ from tests.core.pair import PARTITION, SMALL, Pair, read_all, scatter, with_sett
 LONGEST = 32 * 1024
 """No message of these settings is longer: the largest is an error with its text."""
 
-EXAMPLES = settings(max_examples=3 * settings.default.max_examples)  # type: ignore[union-attr]
+EXAMPLES = settings(max_examples=2 * settings.default.max_examples)  # type: ignore[union-attr]
 
 channels = st.sampled_from([0, 0, 1, 1, 2, 2**64 - 1]).map(ChannelId)
 small = st.integers(0, 5)

@@ -130,13 +130,16 @@ class GlobalPool:
     def check(self) -> None:
         """Assert the law; what destroyed pools still have out must be nothing for it to hold."""
         owed = sum(claim.missing for claim in self._claims)
-        held = sum(pool.held for pool in self.pools)
-        assert len(self.free) + held + self.claimed - owed <= self.total
-        assert self.required <= self.total
-        assert sum(pool.size for pool in self.pools) + self.claimed <= self.total
-        assert len({segment.index for segment in self.free}) == len(self.free)
+        held = minima = sizes = 0
         for pool in self.pools:
             pool.check()
+            held += pool.held
+            minima += pool.minimum
+            sizes += pool.size
+        assert len(self.free) + held + self.claimed - owed <= self.total
+        assert minima + self.claimed <= self.total
+        assert sizes + self.claimed <= self.total
+        assert len({segment.index for segment in self.free}) == len(self.free)
 
     def _admit(self, who: str, count: int) -> None:
         required = self.required

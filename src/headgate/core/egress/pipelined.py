@@ -224,10 +224,13 @@ class PipelinedSubpartition:
 
     def check(self) -> None:
         """Assert the law."""
+        if not self._queue:
+            assert self._restored == self._data_queued == 0
+            return
+        assert not self.released
         data = sum(not consumer.is_event for consumer in self._queue)
         assert 0 <= self._restored <= data == self._data_queued
         assert all(consumer.is_finished for consumer in list(self._queue)[:-1])
-        assert not (self.released and self._queue)
 
     def _drop_spent_head(self) -> None:
         """A buffer that was read to its end before it was finished must not hide an event."""

@@ -380,7 +380,10 @@ class Gate:
 
     def check(self) -> None:
         """Assert the law."""
-        assert sorted(self._queue) == [i for i, queued in enumerate(self._queued) if queued]
+        if not self._queue:
+            assert not any(self._queued)
+        else:
+            assert sorted(self._queue) == [i for i, queued in enumerate(self._queued) if queued]
         assert self.finished == (self._left == 0 and bool(self._channels))
         for index in self._queue:
             assert not self._blocked[index] or self._channels[index].failure() is not None

@@ -68,6 +68,7 @@ class RecoveryWorld(JobWorld):
     def _new_attempt(self) -> None:
         """In the same workers."""
         self.network.refused.clear()
+        self.laws.look_closely()
         self.look_who_runs()
         self._new_book()
 

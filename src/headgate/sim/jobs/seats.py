@@ -54,6 +54,7 @@ class Seat:
             spills=worker.spills,
             post=self._post,
             start_watch=self._start_watch,
+            is_cancelled=lambda: self.cancelled,
         )
         self._watch: SimWatch | None = None
         self._readable: set[int] = set()
