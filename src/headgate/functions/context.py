@@ -99,6 +99,29 @@ class ConnectorContext(Protocol):
         reader that is opened at the next ``position()`` must not meet them again.
         """
 
+    @property
+    def is_cancelled(self) -> Callable[[], bool]:
+        """Whether the task is to end. Ask it in every loop that waits for the outside world and
+        cannot ``sleep``, and raise; from any thread.
+        """
+
+    @property
+    def sleep(self) -> Callable[[float], None]:
+        """Wait so many seconds; raises TaskCancelled as soon as the task is cancelled.
+
+        Call it between two attempts or looks instead of ``time.sleep``, from any thread, and let
+        the error pass: a write that returned would count as written.
+        """
+
+    @property
+    def when_cancelled(self) -> Callable[[Callable[[], None]], None]:
+        """``when_cancelled(call)``: let it be called when the task is cancelled, by another thread.
+
+        For clients that wait by themselves: ``call`` ends what they wait for, for instance by
+        shutting a socket down. It must return at once, may come at any moment until ``close`` has
+        returned and a little later, and more than once.
+        """
+
 
 class KeyedStateStore(ABC):
     """Gives states by their descriptors; also what windows call window and global state."""
@@ -157,6 +180,14 @@ class RuntimeContext(KeyedStateStore):
     @abstractmethod
     def get_metrics_group(self) -> MetricGroup:
         """Counters and the like of your own; they appear with the job's metrics."""
+
+    @abstractmethod
+    def is_cancelled(self) -> bool:
+        """Whether the task is to end; for loops that wait for something outside of the job."""
+
+    @abstractmethod
+    def sleep(self, seconds: float) -> None:
+        """Wait so long; raises TaskCancelled as soon as the task is cancelled: let it pass."""
 
 
 class OperatorStateStore(ABC):

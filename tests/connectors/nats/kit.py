@@ -35,24 +35,27 @@ class NatsBench:
         self._thread = LoopThread("bench")
         self._client = self._thread.call(lambda: nats.connect(self.url, max_reconnect_attempts=500))
         self.js = self._client.jetstream()
-        given = {"name": "WORDS", "subjects": ["words.>"], "storage": StorageType.FILE, **config}
-        self.call(self.js.add_stream(**given))
+        self.make("WORDS", "words.>", **config)
 
     def call(self, work: Any) -> Any:
         return self._thread.call(lambda: work)
+
+    def make(self, stream: str, subjects: str, **config: Any) -> None:
+        given = {"name": stream, "subjects": [subjects], "storage": StorageType.FILE, **config}
+        self.call(self.js.add_stream(**given))
 
     def add(self, *values: object, subject: str = "words.new") -> None:
         for value in values:
             data = value if isinstance(value, bytes) else str(value).encode()
             self.call(self.js.publish(subject, data))
 
-    def values(self) -> list[str]:
+    def values(self, stream: str = "WORDS") -> list[str]:
         """Of all messages of the stream, in order."""
 
         async def read() -> list[str]:
-            state = (await self.js.stream_info("WORDS")).state
+            state = (await self.js.stream_info(stream)).state
             sequences = range(max(1, state.first_seq), state.last_seq + 1)
-            return [(await self.js.get_msg("WORDS", at)).data.decode() for at in sequences]
+            return [(await self.js.get_msg(stream, at)).data.decode() for at in sequences]
 
         found: list[str] = self.call(read())
         return found
@@ -60,8 +63,8 @@ class NatsBench:
     def purge(self, **which: Any) -> None:
         self.call(self.js.purge_stream("WORDS", **which))
 
-    def delete(self) -> None:
-        self.call(self.js.delete_stream("WORDS"))
+    def delete(self, stream: str = "WORDS") -> None:
+        self.call(self.js.delete_stream(stream))
 
     def close(self) -> None:
         self._thread.call(self._client.close)

@@ -70,6 +70,20 @@ def test_state_exists_only_on_keyed_streams(
         getter(OperatorRuntimeContext(context))(descriptor)
 
 
+def test_a_function_learns_of_the_cancellation() -> None:
+    slept: list[float] = []
+    task = TaskInfo("job", "count", 0, 1)
+    context = OperatorContext(
+        "count", task, lambda: 0, is_cancelled=lambda: bool(slept), sleep=slept.append
+    )
+    seen = OperatorRuntimeContext(context)
+
+    assert not seen.is_cancelled()
+    seen.sleep(0.5)
+
+    assert seen.is_cancelled() and slept == [0.5]
+
+
 @pytest.mark.parametrize(("getter", "descriptor", "kind"), STATES)
 def test_a_state_needs_its_own_kind_of_descriptor(
     getter: Callable[[Any], Callable[[Any], Any]], descriptor: Any, kind: type

@@ -386,7 +386,7 @@ def test_a_state_that_cannot_be_read_is_told(state: bytes) -> None:
         opened(Shelf(), restored=OperatorRestored(1, sinks=(state,)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)  # type: ignore[union-attr]
 @given(STEPS)
 def test_whatever_happens_each_record_counts_once(steps: list[tuple[Any, ...]]) -> None:
     shelf = Shelf()

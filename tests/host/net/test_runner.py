@@ -13,7 +13,7 @@ import pytest
 from headgate.base.errors import TaskCancelled
 from headgate.core.task.task import StepResult
 from headgate.host.net.exchange import Exchange
-from headgate.host.net.runner import Runner, TaskThread
+from headgate.host.net.runner import BatonLoan, Runner, TaskThread
 from tests.host.conftest import MakeExchange
 from tests.host.rig import (
     PATIENCE_S,
@@ -200,6 +200,34 @@ def test_a_cancelled_task_ends_between_two_steps(exchange: Exchange) -> None:
     with pytest.raises(TaskCancelled, match="endless"):
         runner.join(PATIENCE_S)
     assert isinstance(task.closed_with[0], TaskCancelled)
+
+
+def test_waits_of_clients_are_interrupted_by_the_cancellation(
+    exchange: Exchange, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits, answered = threading.Event(), threading.Event()
+
+    def step(task: Task) -> StepResult:
+        seat.when_cancelled(lambda: print(1 // 0))
+        seat.when_cancelled(answered.set)
+        with loan:
+            waits.set()
+            assert answered.wait(PATIENCE_S)
+        return StepResult.MORE
+
+    task = Task("task", step)
+    seat = exchange.seat(task.name)
+    loan = BatonLoan(exchange.baton, seat.turn)
+    runner = exchange.run(task, seat)
+    assert waits.wait(PATIENCE_S)
+    with exchange.inside():
+        seat.cancel()
+    with pytest.raises(TaskCancelled):
+        runner.join(PATIENCE_S)
+    assert "a wait of task task cannot be interrupted" in caplog.text
+    late = threading.Event()
+    seat.when_cancelled(late.set)
+    assert late.is_set()
 
 
 def test_a_cancelled_task_ends_its_wait_for_input(exchange: Exchange) -> None:

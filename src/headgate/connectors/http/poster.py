@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 from headgate.base.errors import ConnectorError, HttpRejected, PlanInvalid, ServerUnready
 from headgate.connectors.libraries import library
-from headgate.connectors.retries import backoff_s
+from headgate.connectors.retries import LOOK_S, backoff_s, shut_down
+from headgate.functions.context import ConnectorContext
 
 AGAIN: Final = frozenset({429, 502, 503, 504})
 """Answers after which the same request may go well later."""
@@ -76,12 +78,15 @@ class HttpEndpoint:
 class Poster:
     """The connections of one task; several threads may use it."""
 
-    def __init__(self, endpoint: HttpEndpoint, limits: HttpLimits, whose: str) -> None:
+    def __init__(
+        self, endpoint: HttpEndpoint, limits: HttpLimits, whose: str, context: ConnectorContext
+    ) -> None:
         urllib3 = library("urllib3", "http", "HttpSink")
         self._errors = urllib3.exceptions
         self._endpoint = endpoint
         self._limits = limits
         self._whose = whose
+        self._sleep = context.sleep
         self._stop = threading.Event()
         parts = urlsplit(endpoint.url)
         self._target = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
@@ -95,6 +100,10 @@ class Poster:
             timeout=urllib3.Timeout(connect=limits.timeout_s, read=limits.timeout_s),
             **tls,
         )
+        self._connections: WeakSet[Any] = WeakSet()
+        self._connect = self._pool.ConnectionCls
+        self._pool.ConnectionCls = self._connected
+        context.when_cancelled(self.abort)
 
     def post(self, body: bytes, key: str) -> None:
         """Raises HttpRejected if it is for the records, ConnectorError if any batch fares so,
@@ -106,6 +115,7 @@ class Poster:
             wait_s, problem = self._attempt(body, key, attempt)
             if problem is None:
                 return
+            self._sleep(0)
             wait_s = max(wait_s, backoff_s(attempt))
             if time.monotonic() + wait_s > deadline or self._stop.is_set():
                 raise ServerUnready(
@@ -113,15 +123,31 @@ class Poster:
                     f"{attempt + 1} attempt{'s'[: attempt > 0]}: {problem}"
                 )
             attempt += 1
-            self._stop.wait(wait_s)
+            self._pause(wait_s)
+
+    def _pause(self, seconds: float) -> None:
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0 and not self._stop.is_set():
+            self._sleep(min(left_s, LOOK_S))
 
     def stop(self) -> None:
         """Attempts under way are the last."""
         self._stop.set()
 
+    def abort(self) -> None:
+        """Attempts under way fail; from any thread."""
+        self._stop.set()
+        for connection in list(self._connections):
+            shut_down(connection.sock)
+
     def close(self) -> None:
         self._stop.set()
         self._pool.close()
+
+    def _connected(self, *given: Any, **settings: Any) -> Any:
+        connection = self._connect(*given, **settings)
+        self._connections.add(connection)
+        return connection
 
     def _attempt(self, body: bytes, key: str, attempt: int) -> tuple[float, str | None]:
         """How long to wait, and why the batch was not taken; None: it was."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from headgate.base.elements import Record
 from headgate.base.errors import HttpRejected
 from headgate.connectors.http.poster import Poster
+from headgate.connectors.retries import LOOK_S
 from headgate.connectors.staged import MessageMaker
 from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.sink import CommittingSinkWriter
@@ -50,6 +51,8 @@ class PostingWriter(CommittingSinkWriter):
         self._records, self._bytes, self._linger_s = full
         self._most = 2 * in_flight
         self._malformed = context.malformed
+        self._sleep = context.sleep
+        self._is_cancelled = context.is_cancelled
         self._changed = threading.Condition()
         self._writer = secrets.token_hex(8)
         self._number = 0
@@ -90,7 +93,10 @@ class PostingWriter(CommittingSinkWriter):
             self._changed.notify_all()
         self._poster.stop()
         for thread in self._threads:
-            thread.join()
+            while thread.is_alive():
+                if self._is_cancelled():  # its request may have begun since the last time
+                    self._poster.abort()
+                thread.join(LOOK_S)
         self._poster.close()
 
     def _add(self, record: Record, part: bytes) -> None:
@@ -116,7 +122,8 @@ class PostingWriter(CommittingSinkWriter):
 
     def _wait_until(self, is_so: Callable[[], bool]) -> None:
         while self._failure is None and not is_so():
-            self._changed.wait()
+            self._sleep(0)
+            self._changed.wait(LOOK_S)
         if self._failure is not None:
             raise self._failure
 

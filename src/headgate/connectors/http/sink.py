@@ -117,7 +117,7 @@ class HttpSink(TwoPhaseCommittingSink):
             return MessageStager(
                 maker, context, limits.pending_bytes, batching.records, batching.bytes
             )
-        poster = Poster(self.endpoint, limits, whose(context))
+        poster = Poster(self.endpoint, limits, whose(context), context)
         return PostingWriter(
             poster,
             maker,
@@ -129,7 +129,8 @@ class HttpSink(TwoPhaseCommittingSink):
 
     def create_committer(self, context: ConnectorContext) -> "HttpCommitter":
         library("urllib3", "http", "HttpSink")
-        return HttpCommitter(Poster(self.endpoint, self.limits, whose(context)), self)
+        poster = Poster(self.endpoint, self.limits, whose(context), context)
+        return HttpCommitter(poster, self)
 
     def join(self, parts: list[bytes]) -> bytes:
         """The body of a batch."""

@@ -6,6 +6,7 @@ to know what got through; no message shows a password.
 """
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -15,6 +16,8 @@ from urllib.parse import urlsplit
 
 from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnready
 from headgate.connectors.libraries import library
+from headgate.connectors.retries import LOOK_S, Sleep
+from headgate.connectors.wording import clause
 
 CONNECT_S: Final = 10
 ANSWER_S: Final = 10.0
@@ -91,7 +94,7 @@ class NatsServers:
         """What to raise for an error of the client that it met while ``doing``."""
         if isinstance(error, ConnectorError | PlanInvalid):
             return error
-        words = " ".join(str(error).split()) or type(error).__name__
+        words = clause(error) or type(error).__name__
         text = f"{self.user}: {doing}: {self.address}: {words}"
         if self.is_denied(error):
             return ConnectorError(f"{text}; check user, password, token or credentials, and rights")
@@ -125,9 +128,20 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
-    def call(self, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """What the coroutine returns; it must end by itself."""
-        return asyncio.run_coroutine_threadsafe(make(), self._loop).result()
+    def call(
+        self, make: Callable[[], Coroutine[Any, Any, Result]], sleep: Sleep = lambda seconds: None
+    ) -> Result:
+        """What the coroutine returns; it must end by itself, or ``sleep`` by raising."""
+        answer = asyncio.run_coroutine_threadsafe(make(), self._loop)
+        while True:
+            done, _ = concurrent.futures.wait([answer], LOOK_S)
+            if done:
+                return answer.result()
+            try:
+                sleep(0)
+            except BaseException:  # only once: what is cancelled twice cannot clean up
+                asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result()
+                raise
 
     def close(self) -> None:
         """Idempotent; what still runs is cancelled."""

@@ -10,11 +10,11 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnready
+from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnready, TaskCancelled
 from headgate.connectors.libraries import library
 from headgate.connectors.nats.client import ANSWER_S, LoopThread, NatsServers, stream_of
 from headgate.connectors.nats.fetcher import Pull, subject_matches
-from headgate.connectors.retries import RECONNECT_S, backoff_s
+from headgate.connectors.retries import RECONNECT_S, Sleep, backoff_s
 
 SCANNED: Final = 500
 """Messages that are asked for at once when ids are looked for."""
@@ -33,6 +33,7 @@ class StreamPublisher:
         subject: str | None,
         whose: str,
         in_flight: int,
+        sleep: Sleep = time.sleep,
     ) -> None:
         """``subject``: of all messages; None: they differ, and ``stream`` is named."""
         self._servers = servers
@@ -40,6 +41,7 @@ class StreamPublisher:
         self._subject = subject
         self._whose = whose
         self._in_flight = in_flight
+        self._sleep = sleep
         self._thread: LoopThread | None = None
         self._client: Any = None
         self._window_s = 0.0
@@ -82,7 +84,9 @@ class StreamPublisher:
         if self._thread is None:
             self._thread = LoopThread(f"nats {self._whose}")
         try:
-            return self._thread.call(lambda: work)
+            return self._thread.call(lambda: work, self._sleep)
+        except TaskCancelled:
+            raise
         except Exception as error:
             raise self._servers.problem(error, f"{self._whose}: {doing}") from error
 

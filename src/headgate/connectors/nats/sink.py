@@ -118,7 +118,7 @@ class NatsSink(TwoPhaseCommittingSink):
     def publisher(self, context: ConnectorContext) -> StreamPublisher:
         subject = self.subject if isinstance(self.subject, str) else None
         return StreamPublisher(
-            self.servers, self.stream, subject, whose(context), self.max_in_flight
+            self.servers, self.stream, subject, whose(context), self.max_in_flight, context.sleep
         )
 
 

@@ -4,6 +4,7 @@ The client is redis-py. Law: it is loaded when a job starts; no message shows a 
 that may pass (no connection, a server that loads its data, no memory) is ServerUnready.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -11,7 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnready
 from headgate.connectors.libraries import library
-from headgate.connectors.retries import repeat
+from headgate.connectors.retries import Sleep, repeat
+from headgate.connectors.wording import clause
 
 TIMEOUT_S: Final = 30.0
 """How long an answer may take, beyond what a blocking command waits."""
@@ -85,7 +87,7 @@ class RedisServer:
         redis = library("redis", "redis", self.user)
         if not isinstance(error, redis.RedisError | OSError):
             return error
-        words = " ".join(str(error).split()) or type(error).__name__
+        words = clause(error) or type(error).__name__
         text = f"{self.user}: {doing}: {self.address}: {words}"
         if self.is_denied(error):
             return ConnectorError(f"{text}; check user, password and rights in the URL")
@@ -128,11 +130,15 @@ class RedisServer:
         return isinstance(error, kinds) or str(error).startswith(_DENIED)
 
     def repeated(
-        self, doing: str, work: Callable[[], Result], is_over: Callable[[], bool] = lambda: False
+        self,
+        doing: str,
+        work: Callable[[], Result],
+        is_over: Callable[[], bool] = lambda: False,
+        sleep: Sleep = time.sleep,
     ) -> Result:
         """What ``work`` returns, which is called again while its trouble may pass."""
         try:
-            return repeat(work, self.may_pass, is_over=is_over)
+            return repeat(work, self.may_pass, is_over=is_over, sleep=sleep)
         except Exception as error:
             raise self.problem(error, doing) from error
 

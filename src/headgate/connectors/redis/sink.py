@@ -7,6 +7,7 @@ note says that it is in; so it is in the stream once, whoever repeats a commit. 
 would take the note also if an entry is refused.)
 """
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from headgate.base.errors import PlanInvalid
 from headgate.connectors.formats.schemas import SerializationSchema
 from headgate.connectors.redis.client import RedisServer
 from headgate.connectors.redis.entries import field_maker
+from headgate.connectors.retries import Sleep, shut_down
 from headgate.connectors.staged import (
     BATCH_MESSAGES,
     PENDING_BYTES,
@@ -110,16 +112,21 @@ class RedisStreamSink(TwoPhaseCommittingSink):
         maker = MessageMaker(field_maker(self.schema, self.field), context)
         if self.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
             return MessageStager(maker, context, self.max_pending_bytes)
-        return AddingWriter(maker, StreamAdder(self, whose(context)))
+        return AddingWriter(maker, self._adder(context))
 
     def create_committer(self, context: ConnectorContext) -> "RedisCommitter":
-        adder = StreamAdder(self, whose(context))
+        adder = self._adder(context)
         try:
             adder.check()  # what is wrong with the server is told at the start
         except BaseException:
             adder.close()
             raise
         return RedisCommitter(adder)
+
+    def _adder(self, context: ConnectorContext) -> "StreamAdder":
+        adder = StreamAdder(self, whose(context), context.sleep)
+        context.when_cancelled(adder.abort)
+        return adder
 
 
 class AddingWriter(CommittingSinkWriter):
@@ -160,7 +167,8 @@ class RedisCommitter(Committer):
 class StreamAdder:
     """A task's connection, and how entries get into the stream."""
 
-    def __init__(self, sink: RedisStreamSink, whose: str) -> None:
+    def __init__(self, sink: RedisStreamSink, whose: str, sleep: Sleep = time.sleep) -> None:
+        self._sleep = sleep
         self._server = sink.server
         self._stream = sink.stream
         self._doing = f"{whose}: adding to stream {sink.stream!r}"
@@ -197,7 +205,7 @@ class StreamAdder:
                     del left[:number]
                     raise answer
 
-        self._server.repeated(self._doing, send)
+        self._server.repeated(self._doing, send, sleep=self._sleep)
 
     def add_once(self, writer: str, number: int, entries: Sequence[tuple[Any, ...]]) -> None:
         """The batch of this number, unless it or a later one is in the stream."""
@@ -207,8 +215,15 @@ class StreamAdder:
         for entry in entries:
             values += (len(entry), *entry)
         self._server.repeated(
-            self._doing, lambda: self._client.eval(_ADD_ONCE, 2, self._stream, key, *values)
+            self._doing,
+            lambda: self._client.eval(_ADD_ONCE, 2, self._stream, key, *values),
+            sleep=self._sleep,
         )
+
+    def abort(self) -> None:
+        """A command under way fails; from any thread."""
+        for connection in list(getattr(self._client.connection_pool, "_in_use_connections", ())):
+            shut_down(getattr(connection, "_sock", None))
 
     def close(self) -> None:
         self._client.close()

@@ -64,6 +64,10 @@ class OperatorContext:
     """The same of the records of its only input."""
     malformed: Callable[[object, Exception], None] = _raise
     """See ``ConnectorContext``."""
+    is_cancelled: Callable[[], bool] = lambda: False
+    sleep: Callable[[float], None] = lambda seconds: None
+    when_cancelled: Callable[[Callable[[], None]], None] = lambda call: None
+    """See ``ConnectorContext``."""
     warn: Callable[[str, BaseException | None], None] = lambda text, error: None
     """Write a line to the log, with the traceback of ``error``."""
     shapes: StateShapes = field(init=False, compare=False)

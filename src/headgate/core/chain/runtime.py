@@ -106,3 +106,9 @@ class OperatorRuntimeContext(KeyedStates, RuntimeContext):
 
     def get_metrics_group(self) -> MetricGroup:
         return self._context.metrics
+
+    def is_cancelled(self) -> bool:
+        return self._context.is_cancelled()
+
+    def sleep(self, seconds: float) -> None:
+        self._context.sleep(seconds)

@@ -45,6 +45,8 @@ class TaskThread:
         self._baton = baton
         self._loop = loop
         self._woken = False
+        self._end = threading.Event()
+        self._interrupts: list[Callable[[], None]] = []
 
     def wake(self) -> None:
         """There may be work (called inside the baton)."""
@@ -54,7 +56,27 @@ class TaskThread:
     def cancel(self) -> None:
         """Let the next wait raise TaskCancelled (called inside the baton)."""
         self.cancelled = True
+        self._end.set()
         self.wake()
+        for interrupt in list(self._interrupts):
+            self._interrupt(interrupt)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait while the user's code runs, outside the baton; any thread may."""
+        if self._end.wait(seconds):
+            raise TaskCancelled(f"task {self.turn.name} was cancelled")
+
+    def when_cancelled(self, interrupt: Callable[[], None]) -> None:
+        """Call this at the cancellation, perhaps twice; any thread may, outside the baton."""
+        self._interrupts.append(interrupt)
+        if self._end.is_set():
+            self._interrupt(interrupt)
+
+    def _interrupt(self, interrupt: Callable[[], None]) -> None:
+        try:
+            interrupt()
+        except Exception:
+            log.exception("a wait of task %s cannot be interrupted", self.turn.name)
 
     def wait(self, ready: Callable[[], bool]) -> None:
         """Return when ``ready`` holds; meanwhile others run and the network is served."""
