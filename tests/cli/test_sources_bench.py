@@ -20,6 +20,15 @@ def test_records_that_a_thread_puts_are_measured(way: str, monkeypatch: pytest.M
     assert report["records"] == 10
     assert 0 < report["p50_ms"] <= report["p99_ms"]
     assert report["idle_cpu_percent"] >= 0
+    assert report["idle_task_percent"] >= 0
+
+
+def test_the_median_second_counts() -> None:
+    meter = SignalMeter()
+    meter.take([[(0.0, 5.0, 1.0), (1.0, 5.002, 1.0005), (2.0, 5.5, 1.4), (3.0, 5.504, 1.401)], 0])
+    report = meter.report()
+    assert report["idle_cpu_percent"] == 0.4
+    assert report["idle_task_percent"] == 0.1
 
 
 def test_a_reader_can_be_closed_before_its_thread_is_through() -> None:
@@ -31,8 +40,6 @@ def test_a_reader_can_be_closed_before_its_thread_is_through() -> None:
 
 
 def test_every_section_explains_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        sources, "_round", lambda way, seconds: {"p50_ms": 1, "p99_ms": 2, "idle_cpu_percent": 3}
-    )
+    monkeypatch.setattr(sources, "_round", lambda way, seconds: dict.fromkeys(sources.FIGURES, 1))
     figures = sources.run_sources_bench(1.0, "idle")
     assert set(sources.MEANINGS) >= set(figures) - {"seconds"}

@@ -31,6 +31,7 @@ from headgate.connectors.nats.source import NatsSource
 from headgate.connectors.postgres.changes import PostgresChangesSource
 from headgate.connectors.redis.source import RedisStreamSource
 from headgate.connectors.socket.source import SocketTextSource
+from headgate.connectors.streaming.source import StreamingInput
 from headgate.core.chain.operator import PollResult
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import SnapshotMoment
@@ -76,6 +77,7 @@ ELSEWHERE = {
     PostgresChangesSource: "postgres/test_changes.py",
     RedisStreamSource: "redis/test_source.py",
     SocketTextSource: "below: it cannot rewind",
+    StreamingInput: "streaming/test_input.py",
 }
 
 

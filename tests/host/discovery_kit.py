@@ -8,23 +8,19 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from headgate.api.environment import StreamExecutionEnvironment
+from headgate.api.settings.configuration import RuntimeExecutionMode
 from headgate.connectors.files.sink import TextFileSink
-from headgate.core.operators.sinks import TwoPhaseSinkOperator
-from headgate.core.operators.source import SourceOperator
-from headgate.core.operators.split_discovery import find_splits
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Position, Source, SplitEnumerator, SplitReader
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.driver_run import DriverRun
 from headgate.host.net.contact import DriverContact
 from headgate.host.worker.task_manager import run_task_manager
-from headgate.plan import ship_strategies as ships
-from headgate.plan.job_graph import JobGraph, build_job_graph
-from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode
+from headgate.plan.job_graph import JobGraph
 from tests.host.control_rig import TIMES, ended, replace_times
 from tests.host.recovering_kit import Job
 
@@ -177,16 +173,16 @@ def notes(folder: Path) -> list[str]:
 
 def shelf_job(source: Source, out: Path, parallelism: int = 2, batch: bool = False) -> JobGraph:
     """Source, and files that hold each record once."""
-    splits, discovery = find_splits(source, "shelf", parallelism)
-    make = partial(SourceOperator, source, splits, assigned=discovery is not None)
-    sink = partial(TwoPhaseSinkOperator, TextFileSink(out))
-    graph = StreamGraph("shelf", batch=batch, buffer_timeout_ms=5)
-    graph.nodes[1] = StreamNode(
-        1, "shelf", NodeKind.SOURCE, make, parallelism, uid="shelf", discovery=discovery
-    )
-    graph.nodes[2] = StreamNode(2, "files", NodeKind.SINK, sink, 1, uid="files")
-    graph.edges.append(StreamEdge(1, 2, 0, ships.rebalance()))
-    return build_job_graph(graph)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    if batch:
+        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    env.set_buffer_timeout(5)
+    stream = env.from_source(source, source_name="shelf").uid("shelf")
+    stream = stream.set_parallelism(parallelism)
+    stream.rebalance().sink_to(TextFileSink(out)).uid("files").set_parallelism(1)
+    graph = env.get_job_graph()
+    env.close()
+    return graph
 
 
 def lines_in(out: Path) -> list[str]:

@@ -2,16 +2,24 @@
 
 import logging
 import signal
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headgate.base.checkpoints import Metadata, Stop
+from headgate.base.errors import StateBroken
 from headgate.control.life_cycle import JobState
+from headgate.core.chain.operator import PollResult
+from headgate.core.operators.source import SourceOperator
+from headgate.core.operators.split_discovery import pickled_splits
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import plan_run
+from headgate.plan.job_graph import JobGraph
+from tests.core.chain.kit import context, open_operator
+from tests.core.chain.restore_kit import restored, stored_state
 from tests.host.control_rig import SECRET, SETTINGS, TIMES, ended, workers
 from tests.host.discovery_kit import (
     INTERVAL,
@@ -175,21 +183,53 @@ def test_a_savepoint_holds_what_no_task_has_yet(
     assert sorted(there) == lines_in(out)
 
 
-def test_a_source_that_gets_an_enumerator_does_not_read_its_list_again(
-    shelf: Path, out: Path
+class UndeclaredShelf(Shelf):
+    """Does not say whether other splits are new data."""
+
+    finds_more = None
+
+
+@pytest.mark.parametrize("names", [["0quiet"], ["0quiet", *NAMES]], ids=["dealt out", "by demand"])
+def test_a_source_that_gets_an_enumerator_reads_what_is_new_and_nothing_again(
+    shelf: Path, out: Path, names: list[str]
 ) -> None:
-    there = put(shelf, "0quiet", *NAMES)
-    with shelf_jobs(shelf_job(Shelf(shelf, looks=False), out, 1), shelf.parent) as job:
+    """With another parallelism too: what an enumerator finds is never old data cut anew."""
+    there = put(shelf, *names)
+    with shelf_jobs(shelf_job(UndeclaredShelf(shelf, looks=False), out, 1), shelf.parent) as job:
         path, _ = saved(job, shelf.parent)
     for name in ("go on", "end"):
         (shelf.parent / name).touch()
     there += put(shelf, "z")
     restored = {"execution.savepoint.path": str(path), "pipeline.job-id": "y"}
-    with shelf_jobs(shelf_job(Shelf(shelf), out), shelf.parent, **restored) as job:
+    with shelf_jobs(shelf_job(UndeclaredShelf(shelf), out), shelf.parent, **restored) as job:
         run = job.begin()
         eventually(lambda: completed(job.job) >= 1, "a checkpoint")
         assert ended(run).state is JobState.FINISHED
     assert sorted(there) == lines_in(out)
+
+
+@pytest.mark.parametrize("looks", [False, True], ids=["list", "enumerator"])
+def test_only_splits_of_a_list_may_be_old_data_cut_anew(
+    shelf: Path, out: Path, looks: bool
+) -> None:
+    put(shelf, "a")
+    before = head_of(shelf_job(UndeclaredShelf(shelf, looks=False), out, 1))
+    open_operator(before)
+    states = [stored_state(before)]
+    before.close()
+    put(shelf, *NAMES)
+    task = head_of(shelf_job(UndeclaredShelf(shelf, looks=looks), out, 2))
+    within = replace(context(parallelism=2), restored=restored(states, 1, 2))
+    open_operator(task, within=within)
+    task.splits_assigned(pickled_splits(NAMES[:1]), backlog=False, no_more=True)
+    with closing(task), nullcontext() if looks else pytest.raises(StateBroken, match="finds_more"):
+        assert task.poll() is PollResult.RECORDS
+
+
+def head_of(graph: JobGraph) -> SourceOperator:
+    operator = graph.vertices[0].chain.operators[0].make()
+    assert isinstance(operator, SourceOperator)
+    return operator
 
 
 def test_a_job_that_goes_on_reads_what_it_has_while_nothing_can_be_found(

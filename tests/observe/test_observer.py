@@ -112,6 +112,10 @@ def test_a_job_that_does_not_run_yet_says_so() -> None:
     job.state = JobStatus.RESTARTING
     observer = watched(20, job)
     assert observer.quick_diagnosis().summary == "Cannot say yet: the job is restarting."
+    job.waiting = "waiting for 4 slots"
+    observer.look(START_MS + 21_000)
+    summary = "Cannot say yet: the job is restarting, waiting for 4 slots."
+    assert observer.quick_diagnosis().summary == summary
 
 
 def test_an_ended_job_is_judged_by_its_whole_life_and_looked_at_no_more() -> None:

@@ -139,7 +139,8 @@ class Source(ABC):
 
     True: they are read from their beginning, as new files are. False: ``splits`` only cuts the same
     data in another way, so the old splits are read to their ends. None: not said; a job that is
-    restored with another parallelism and other splits is refused.
+    restored with another parallelism and other splits is refused. What an enumerator finds is
+    always new data.
     """
 
     @property
@@ -183,6 +184,14 @@ class Source(ABC):
         """
         return None
 
+    def splits_finished(self, splits: Sequence[object]) -> None:  # noqa: B027 - few keep anything
+        """Called in a task: these splits were read to their ends, and nobody reads them again.
+
+        Only for splits that an enumerator has found. With checkpoints it is called when one that
+        covers the ends is complete, for what stands for a split may be needed until then. A task
+        that is restored may be given such a split once more, at its end, and is told again.
+        """
+
     def former_split(self, split: object) -> object | None:
         """The split that held this one's records before the source had an enumerator.
 
@@ -202,3 +211,34 @@ def why_not_rewound(source: object, name: str) -> str | None:
         return None
     advice = getattr(source, "rewind_advice", "") or "take no checkpoints of this job"
     return f"source {name!r} cannot be read again from where a checkpoint was taken: {advice}"
+
+
+def sum_lags(lags: Sequence[SplitLag | None]) -> SplitLag | None:
+    """What all of them know, added up; the age is that of the oldest record.
+
+    Readers may be the user's: what they return becomes numbers here, or raises.
+    """
+    known = [lag for lag in lags if lag is not None]
+    if len(known) < len(lags):
+        return None
+    records = [lag.records for lag in known if lag.records is not None]
+    sizes = [lag.bytes for lag in known if lag.bytes is not None]
+    ages = [float(lag.age_ms) for lag in known if lag.age_ms is not None]
+    return SplitLag(
+        _total(records) if len(records) == len(known) else None,
+        _total(sizes) if len(sizes) == len(known) else None,
+        max(ages, default=None),
+    )
+
+
+def _total(counts: Sequence[int]) -> int:
+    return min(sum(max(0, int(count)) for count in counts), 2**63 - 1)
+
+
+def nothing_left(known: SplitLag) -> SplitLag:
+    """All splits have ended."""
+    return SplitLag(
+        None if known.records is None else 0,
+        None if known.bytes is None else 0,
+        None if known.age_ms is None else 0.0,
+    )

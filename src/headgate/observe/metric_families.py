@@ -331,13 +331,13 @@ TASK_FAMILIES: Final[tuple[MetricFamily[TaskFigures], ...]] = (
     ),
     MetricFamily(
         "headgate_source_lag_records",
-        "Records that the source has not read yet, where it knows.",
+        "Records that are left of the splits which tasks of the source have, where it knows.",
         lambda task: _known(task.lag_records),
         flink="pendingRecords",
     ),
     MetricFamily(
         "headgate_source_lag_bytes",
-        "Bytes that the source has not read yet, where it knows.",
+        "Bytes that are left of the splits which tasks of the source have, where it knows.",
         lambda task: _known(task.lag_bytes),
         flink="pendingBytes",
     ),

@@ -67,6 +67,8 @@ class DiagnosedJob(Protocol):
 
     def status(self) -> JobStatus: ...
 
+    def waits_for(self) -> str: ...
+
     def has_ended(self) -> bool: ...
 
     def figures(self) -> list[TaskFigures]: ...
@@ -96,6 +98,7 @@ class JobObserver:
         self._figures: list[TaskFigures] = []
         self._processes: list[TaskManagerFigures] = []
         self._status = JobStatus.INITIALIZING
+        self._waits_for = ""
         self._restarts = 0
         self._began_ms = 0.0  # when the present attempt was first seen
         self._first_ms: float | None = None
@@ -111,7 +114,7 @@ class JobObserver:
         """Take a snapshot; ``now_ms`` is by the wall clock, since 1970."""
         job = self._job
         ended = job.has_ended()  # before the figures, which are then the last ones
-        status, restarts = job.status(), job.restarts()
+        status, restarts, waits_for = job.status(), job.restarts(), job.waits_for()
         figures, processes = job.figures(), job.task_managers()
         at_ms = time.time() * 1000 if now_ms is None else now_ms
         snapshot = snapshot_of(figures, processes, at_ms)
@@ -125,10 +128,11 @@ class JobObserver:
                 self._snapshots.clear()
                 self._began_ms = at_ms
                 self._quick = None
-            if status is not self._status or ended or self._quick_is_old(at_ms):
+            has_changed = status is not self._status or waits_for != self._waits_for
+            if has_changed or ended or self._quick_is_old(at_ms):
                 self._quick = None
             self._figures, self._processes = figures, processes
-            self._status, self._restarts = status, restarts
+            self._status, self._restarts, self._waits_for = status, restarts, waits_for
             self._has_ended, self._last_ms = ended, at_ms
             self._record(snapshot)
             self._keep(snapshot)
@@ -275,7 +279,8 @@ class JobObserver:
             return "nobody has looked at the job before"
         if self._status is not JobStatus.RUNNING:
             restarted = "has restarted and " if self._restarts else ""
-            return f"the job {restarted}is {self._status.name.lower()}"
+            waits = f", {self._waits_for}" if self._waits_for else ""
+            return f"the job {restarted}is {self._status.name.lower()}{waits}"
         if not self._is_whole():
             return self._missing()
         lasted_s = (self._last_ms - self._began_ms) / 1000

@@ -65,6 +65,37 @@ def restarts(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
+def test_a_folder_that_is_empty_for_a_while_is_not_read_again(
+    tmp_path: Path, restarts: bool
+) -> None:
+    folder, away = tmp_path / "mount", tmp_path / "away"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "a").write_text("1\n")
+    (folder / "deep" / "b").write_text("2\n")
+    follower = follow(folder)
+    assert follower.look() == ["1", "2"]
+    folder.rename(away)
+    folder.mkdir()
+    assert follower.look() == []
+    if restarts:
+        follower.restart()
+    assert follower.look() == []
+    folder.rmdir()
+    away.rename(folder)
+    append(folder / "a", "3\n")
+    assert follower.look() == ["3"]
+    (folder / "a").unlink()
+    follower.look()
+    assert follower.known == ["b"], "a file that is gone from a folder with others is forgotten"
+
+
+def test_positions_of_earlier_releases_are_read() -> None:
+    position = FilesPosition({"/logs/a": KnownFile(1, 2, 3, (4, 5), b"6")}, frozenset({"/logs"}))
+    earlier = FilesPosition.__new__(FilesPosition)
+    earlier.__setstate__([position.files, position.folders])  # type: ignore[attr-defined]
+    assert earlier == position == pickle.loads(pickle.dumps(position))
+
+
 def test_new_files_and_appended_lines_are_found_once(tmp_path: Path, restarts: bool) -> None:
     (tmp_path / "a").write_text("1\n2\nhal")
     follower = follow(tmp_path)

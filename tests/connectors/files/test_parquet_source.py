@@ -23,7 +23,8 @@ from headgate.connectors.files.source import FileSource
 from headgate.connectors.files.splits import FileSplit
 from headgate.functions.time import Duration
 from tests.connectors.files_kit import read_source, read_splits
-from tests.connectors.kit import open_files, read_to_end, task_context
+from tests.connectors.kit import read_to_end, task_context
+from tests.host.leaks import descriptors, left_open
 
 COUNT = 1000
 
@@ -61,13 +62,13 @@ def test_rows_have_the_names_and_values_of_the_columns(tmp_path: Path) -> None:
 
 def test_a_file_is_cut_by_row_groups_and_nothing_stays_open(tmp_path: Path) -> None:
     numbers(tmp_path / "a.parquet")
-    before = open_files()
+    before = descriptors()
     source = ParquetSource(tmp_path, split_bytes=1000)
     splits = source.splits(1)
     parts = [read_splits(source, [split], 37) for split in splits]
     assert len([part for part in parts if part]) > 3
     assert [row.n for part in parts for row in part] == list(range(COUNT))
-    assert open_files() == before
+    assert left_open(before) == []
 
 
 def test_only_the_columns_that_are_wanted_are_read_in_their_order(tmp_path: Path) -> None:
@@ -210,6 +211,27 @@ def test_a_file_that_is_followed_is_read_when_its_end_is_written(tmp_path: Path)
     (tmp_path / "b.parquet").write_bytes(whole)
     assert len(read_splits(source, finder.discover())) == 3
     assert finder.discover() == []
+
+
+@pytest.mark.parametrize("row_filter", [None, [("n", ">=", 0)]])
+def test_a_file_that_is_rotated_while_it_is_opened_is_found_again(
+    tmp_path: Path, row_filter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.parquet"
+    numbers(path)
+    source = ParquetSource(tmp_path, follow=True, row_filter=row_filter)
+    splits = source.create_enumerator(1, None).discover()
+    find = parquet_source.find_split
+
+    def rotate_then(access: Any, split: FileSplit) -> str:
+        found = find(access, split)
+        if not (tmp_path / "rows.1.parquet").exists():
+            path.rename(tmp_path / "rows.1.parquet")
+            numbers(path, first=5000)
+        return found
+
+    monkeypatch.setattr(parquet_source, "find_split", rotate_then)
+    assert sorted(row["n"] for row in read_splits(source, splits)) == list(range(COUNT))
 
 
 def test_the_builder_speaks_pyflink(tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ from headgate.connectors.formats.lines import TextFormat
 from headgate.functions.source import SplitLag
 from headgate.functions.time import Duration
 from tests.connectors.files_kit import make, read_source, split_path
-from tests.connectors.kit import open_files, read_to_end, task_context
+from tests.connectors.kit import read_to_end, task_context
+from tests.host.leaks import descriptors, left_open
 
 PERSON = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
 
@@ -77,11 +78,11 @@ def test_packed_files_are_unpacked_each_in_one_split(tmp_path: Path) -> None:
     (tmp_path / "3.xz").write_bytes(lzma.compress(data))
     with pa.CompressedOutputStream(str(tmp_path / "4.zst"), "zstd") as file:
         file.write(data)
-    before = open_files()
+    before = descriptors()
     source = TextFileSource(tmp_path, split_bytes=2)
     assert len(source.splits(1)) == 4
     assert read_source(source) == ["one", "two"] * 4
-    assert open_files() == before
+    assert left_open(before) == []
 
 
 def test_a_folder_is_read_in_order_with_all_below_it_but_what_is_hidden(tmp_path: Path) -> None:
@@ -168,11 +169,11 @@ def test_a_file_that_this_worker_does_not_see_is_named(tmp_path: Path) -> None:
 def test_many_readers_hold_no_file_before_they_are_read(tmp_path: Path) -> None:
     make(tmp_path, *(f"{number}" for number in range(50)))
     source = TextFileSource(tmp_path)
-    before = open_files()
+    before = descriptors()
     readers = [source.open(split, None, task_context()) for split in source.splits(1)]
     for reader in readers:
         assert len(read_to_end(reader)) == 1
-        assert open_files() == before
+        assert left_open(before) == []
     for reader in readers:
         reader.close()
 

@@ -1,15 +1,19 @@
 """A source task asks for splits when it has read its own, in batches if it reads fast."""
 
+from collections.abc import Sequence
 from math import inf
 
-from headgate.base.checkpoints import SplitData
+from headgate.base.checkpoints import SplitData, Stop
 from headgate.core.operators.assigned_splits import (
     FAST_MS,
     MOST,
     QUIET_MS,
     SLOW_MS,
     AssignedSplits,
+    FinishedSplits,
 )
+from headgate.core.operators.source_splits import IdentifiedSplit, SplitProgress
+from headgate.functions.context import SnapshotMoment
 
 
 class Asking:
@@ -108,3 +112,65 @@ def test_splits_of_a_run_that_had_dealt_them_out_are_passed_over() -> None:
     assert [split.mark for split in task.splits.passed_over] == [b"0"]
     assert [progress.split.mark for progress in task.splits.waiting] == [b"1"]
     assert task.splits.is_mixed
+
+
+class Listening:
+    """A source that wants to know of splits that nobody reads again."""
+
+    def __init__(self) -> None:
+        self.over: list[object] = []
+
+    def splits_finished(self, splits: Sequence[object]) -> None:
+        self.over += splits
+
+
+def add(finished: FinishedSplits, split: str, checkpoints: bool = True) -> None:
+    identity = IdentifiedSplit(split, split.encode(), b"")
+    finished.add(split, lambda: SplitProgress(identity, 9), checkpoints)
+
+
+def test_finished_splits_wait_for_a_checkpoint_that_covers_them() -> None:
+    source = Listening()
+    finished = FinishedSplits(source)
+    add(finished, "a")
+    finished.snapshot(SnapshotMoment(1, 0))
+    add(finished, "b")
+    finished.snapshot(SnapshotMoment(2, 0))
+    add(finished, "c")
+    assert [ended.split.split for ended in finished.uncovered] == ["a", "b", "c"]
+
+    finished.completed(1)
+    assert source.over == ["a"]
+    finished.completed(2)
+    finished.completed(2)
+
+    assert source.over == ["a", "b"]
+    assert [ended.split.split for ended in finished.uncovered] == ["c"]
+
+
+def test_a_savepoint_covers_finished_splits_only_if_the_job_ends_with_it() -> None:
+    source = Listening()
+    finished = FinishedSplits(source)
+    add(finished, "a")
+    finished.snapshot(SnapshotMoment(1, 0, is_savepoint=True))
+    finished.completed(1)
+    assert source.over == []
+
+    finished.snapshot(SnapshotMoment(2, 0, is_savepoint=True, stop=Stop.DRAIN))
+    finished.completed(2)
+
+    assert source.over == ["a"]
+
+
+def test_without_checkpoints_a_split_is_finished_at_its_end() -> None:
+    source = Listening()
+    add(FinishedSplits(source), "a", checkpoints=False)
+
+    assert source.over == ["a"]
+
+
+def test_splits_of_a_source_that_does_not_ask_are_not_kept() -> None:
+    finished = FinishedSplits(object())
+    add(finished, "a")
+
+    assert finished.uncovered == []

@@ -31,11 +31,15 @@ class Ranges:
         self.splits_end = splits_end
         self.finds_more: bool | None = True
         self.over: list[Any] = []
+        self.finished: list[Any] = []
         self.open_readers: list[Any] = []
 
     def open(self, split: Any, position: Any, context: Any) -> "RangeReader":
         self.open_readers.append(split)
         return RangeReader(self, split, position)
+
+    def splits_finished(self, splits: Sequence[object]) -> None:
+        self.finished += splits
 
     def passed_over(self, split: object) -> None:
         self.over.append(split)
@@ -80,6 +84,7 @@ class Assigned:
         subtask: int = 0,
         parallelism: int = 1,
         plan: TimePlan = TIMED,
+        listed: bool = False,
     ) -> None:
         self.asked: list[tuple[int, int]] = []
         self.source = source or Ranges()
@@ -93,7 +98,7 @@ class Assigned:
             elapsed_ms=lambda: float(self.clock.now_ms),
             want_splits=lambda count, held: self.asked.append((count, held)),
         )
-        self.operator = SourceOperator(self.source, (), plan, assigned=True)  # type: ignore[arg-type]
+        self.operator = SourceOperator(self.source, (), plan, True, listed)  # type: ignore[arg-type]
         self.output: KeptOutput = open_operator(self.operator, within=within)
 
     def assign(
@@ -128,6 +133,38 @@ def test_splits_are_read_one_after_the_other_and_the_next_is_asked_for() -> None
     assert task.output.records == [0, 1, 2, 10, 11, 12]
     assert task.asked[1:] == [(2, 0)], "two, for it reads fast"
     assert task.source.open_readers == []
+
+
+def test_a_source_is_told_of_splits_that_a_completed_checkpoint_covers() -> None:
+    task = Assigned()
+    task.operator.context = replace(task.operator.context, checkpoints=True)
+    task.assign((0, 3), (10, 13))
+    while task.output.records != [0, 1, 2, 10]:
+        task.operator.poll(1)
+
+    task.operator.snapshot(MOMENT)
+    task.read()
+    assert task.source.finished == []
+    task.operator.checkpoint_completed(MOMENT.checkpoint)
+
+    assert task.source.finished == [(0, 3)]
+
+
+def test_a_source_is_told_after_a_restore_of_splits_that_it_was_not_told_of_before() -> None:
+    task = Assigned(Ranges(bounded=False))
+    task.operator.context = replace(task.operator.context, checkpoints=True)
+    task.assign((0, 3))
+    task.read()
+    state = stored_state(task.operator)  # and it is killed before it learns of its completion
+
+    again = Assigned(Ranges(bounded=False), [state])
+    again.operator.context = replace(again.operator.context, checkpoints=True)
+    again.read()
+    again.operator.snapshot(MOMENT)
+    again.operator.checkpoint_completed(MOMENT.checkpoint)
+
+    assert again.output.records == []
+    assert again.source.finished == [(0, 3)]
 
 
 def test_splits_that_do_not_end_are_opened_at_once() -> None:
@@ -267,10 +304,24 @@ def test_other_splits_in_the_place_of_dealt_ones_are_refused_if_nobody_says_what
     open_operator(dealt)
     source = Ranges()
     source.finds_more = None
-    task = Assigned(source, [stored_state(dealt)], subtask=1, parallelism=2)
+    task = Assigned(source, [stored_state(dealt)], subtask=1, parallelism=2, listed=True)
     task.assign((0, 7), (7, 14))
     with pytest.raises(StateBroken, match="finds_more = False if splits"):
         task.operator.poll()
+
+
+def test_what_an_enumerator_finds_is_new_data_with_any_parallelism() -> None:
+    dealt = SourceOperator(Ranges(), ((0, 3),), TIMED)  # type: ignore[arg-type]
+    open_operator(dealt)
+    states = [stored_state(dealt)]
+    for parallelism, found in ((2, (10, 13)), (3, (20, 23))):
+        source = Ranges()
+        source.finds_more = None
+        task = Assigned(source, states, subtask=1, parallelism=parallelism)
+        task.assign(found, no_more=True)
+        assert task.read() is PollResult.ENDED
+        assert task.output.records == list(range(*found))
+        states = [*states[:1], stored_state(task.operator)]
 
 
 def test_splits_of_the_driver_are_dealt_out_when_there_are_enough_tasks() -> None:

@@ -5,14 +5,15 @@ file is called by then. A file that is renamed (rotated) is known by device and 
 digest of what was read of it; one whose digest differs is another file, and is read from its
 beginning. Packed files and formats that cannot be cut at a line are read once, as a whole, when
 they are finished. Law: each byte of a file that only grows is in one piece, over all restarts; the
-position holds a few words for each file that still exists.
+position holds a few words for each file that still exists, or did when its folder was last found
+with any.
 """
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from headgate.base.errors import PathUnusable
 from headgate.connectors.files.file_access import (
@@ -33,6 +34,7 @@ from headgate.connectors.files.splits import (
     inodes_in,
     same_inode,
 )
+from headgate.connectors.paths import without_secrets
 from headgate.functions.source import Position, SplitEnumerator
 
 log = logging.getLogger(__name__)
@@ -96,6 +98,18 @@ class FilesPosition:
     folders: frozenset[str] | None
     """Paths that were folders: that one of them vanishes is an error. None: nothing was listed."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Plain values: it is pickled at each look, and a folder may have 100,000 files."""
+        rows = [
+            (path, file.done, file.size, file.mtime_ns, file.inode, file.digest)
+            for path, file in self.files.items()
+        ]
+        return _position, (rows, self.folders)
+
+
+def _position(rows: list[Any], folders: frozenset[str] | None) -> FilesPosition:
+    return FilesPosition({path: KnownFile(*values) for path, *values in rows}, folders)
+
 
 class FileEnumerator(SplitEnumerator):
     """Lists, compares and cuts. Lives in the driver."""
@@ -110,6 +124,7 @@ class FileEnumerator(SplitEnumerator):
         """The paths of known files, when they were listed last."""
         self._folders = before.folders
         self._was_listed = position is not None
+        self._places = [_place(path) for path in rules.paths]
         self._waiting: dict[str, ListedFile] = {}
         """Files that may not be finished, as they were last time."""
         self._complained: set[str] = set()
@@ -161,6 +176,7 @@ class FileEnumerator(SplitEnumerator):
         folders: dict[str, dict[int, str]] = {}
         found: dict[str, KnownFile] = {}
         elsewhere: list[ListedFile] = []
+        emptied = tuple(place for place in self._places if not _any_below(place, by_path))
         for path, known in self._known.items():
             listed = by_path.get(path)
             if listed is not None and same_inode(known.inode, listed.inode):
@@ -175,8 +191,9 @@ class FileEnumerator(SplitEnumerator):
                 found[now.path] = known
                 if now.path not in by_path:
                     elsewhere.append(now)
-            elif listed is not None:
-                found.setdefault(path, known)  # its content says whether it is the same
+            elif listed is not None or path.startswith(emptied):
+                # Its content says whether it is the same; an empty folder may not be mounted now.
+                found.setdefault(path, known)
         return found, elsewhere
 
     def _renamed(
@@ -315,6 +332,16 @@ def _may_match_later(path: str) -> bool:
     if not has_pattern(path):
         return False
     return is_remote(path) or os.path.isdir(fixed_part(os.path.abspath(path)) or os.sep)
+
+
+def _place(path: str) -> str:
+    """What the names of all files begin with that a path leads to, but for a single file's."""
+    plain = without_secrets(path).partition("?")[0] if is_remote(path) else os.path.abspath(path)
+    return f"{fixed_part(plain).rstrip('/')}/"
+
+
+def _any_below(place: str, paths: Iterable[str]) -> bool:
+    return any(path.startswith(place) for path in paths)
 
 
 def _seen_as(known: KnownFile, file: ListedFile) -> KnownFile:

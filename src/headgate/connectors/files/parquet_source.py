@@ -201,6 +201,9 @@ class ParquetReader(SplitReader):
     def close(self) -> None:
         self._ended = True
         self._batches = self._batch = self._fragment = None
+        self._close_files()
+
+    def _close_files(self) -> None:
         if self._file is not None:
             self._file.close(force=True)
         if self._scanned is not None:
@@ -281,20 +284,15 @@ class ParquetReader(SplitReader):
     def _open(self) -> bool:
         """False: the file is gone, which is no error here."""
         try:
-            path = find_split(self._access, self._split)
-            self._path = printable(path)
-            self._file = parquet.ParquetFile(self._open_raw(path))
+            self._open_found()
         except FileGone:
             if not self._source.skip_missing:
                 raise
             self._context.metrics.counter("files_missing").inc()
             return False
-        except _ERRORS as error:
-            raise self._broken(error) from error
         self._check_columns(self._file.schema_arrow.names)
         owned = self._owned()
         if self._source.row_filter is not None:
-            self._scanned = self._open_raw(path)
             self._fragment = dataset.ParquetFileFormat().make_fragment(self._scanned)
             try:
                 some = self._fragment.subset(self._source.row_filter)
@@ -304,6 +302,34 @@ class ParquetReader(SplitReader):
             owned = [group for group in owned if group in matching or group == self._group]
         self._groups = [group for group in owned if group >= self._group]
         return True
+
+    def _open_found(self) -> None:
+        """Its file may be renamed at any moment, and another one take the name."""
+        while True:
+            path = find_split(self._access, self._split)
+            self._path = printable(path)
+            problem: Exception | None = None
+            try:
+                self._file = self._open_parquet(path)
+                if self._source.row_filter is not None:
+                    self._scanned = self._open_raw(path)
+            except (FileGone, *_ERRORS) as error:
+                problem = error
+            if find_split(self._access, self._split) == path:
+                break
+            self._close_files()
+        if isinstance(problem, FileGone):
+            raise problem
+        if problem is not None:
+            raise self._broken(problem) from problem
+
+    def _open_parquet(self, path: str) -> Any:
+        raw = self._open_raw(path)
+        try:
+            return parquet.ParquetFile(raw)
+        except BaseException:
+            raw.close()
+            raise
 
     def _open_raw(self, path: str) -> Any:
         try:

@@ -8,12 +8,14 @@ for ever behind a quiet one.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Final
 
 from headgate.base.checkpoints import SplitData
 from headgate.core.operators.source_splits import IdentifiedSplit, SplitProgress
+from headgate.functions.context import SnapshotMoment
+from headgate.functions.source import Source
 
 FAST_MS: Final = 20.0
 """A batch that is read in less time is followed by one of twice the size …"""
@@ -122,3 +124,52 @@ class AssignedSplits:
     def _ask(self, count: int, held: int) -> None:
         self._asked = True
         self._want(count, held)
+
+
+class FinishedSplits:
+    """Splits that were read to their ends, until a completed checkpoint covers that.
+
+    A savepoint covers nothing unless the job ends with it: a later failure goes back behind it.
+    Until they are covered they stay in the task's state, with their ends as positions: a run that
+    is restored finishes them again, for the one before may have had no time to tell of them.
+    """
+
+    def __init__(self, source: object) -> None:
+        self._tell = _listener(source)
+        self._ended: list[SplitProgress] = []
+        self._held: dict[int, list[SplitProgress]] = {}
+        """By the first checkpoint after the end."""
+
+    @property
+    def uncovered(self) -> list[SplitProgress]:
+        return [*(split for held in self._held.values() for split in held), *self._ended]
+
+    def add(self, split: object, end: Callable[[], SplitProgress], checkpoints: bool) -> None:
+        """A split has ended, there; in a job with checkpoints or in one without."""
+        if self._tell is None:
+            return
+        if checkpoints:
+            self._ended.append(end())
+        else:
+            self._tell([split])
+
+    def snapshot(self, moment: SnapshotMoment) -> None:
+        """A checkpoint is taken: it holds that these have ended."""
+        if self._ended and (not moment.is_savepoint or moment.stop.ends):
+            self._held[moment.checkpoint] = self._ended
+            self._ended = []
+
+    def completed(self, checkpoint: int) -> None:
+        """It is stored, and so are all before it."""
+        covered = [taken for taken in self._held if taken <= checkpoint]
+        splits = [ended.split.split for taken in covered for ended in self._held.pop(taken)]
+        if splits and self._tell is not None:
+            self._tell(splits)
+
+
+def _listener(source: object) -> Callable[[Sequence[object]], None] | None:
+    """What learns of splits that nobody reads again; None: the source does not want to know."""
+    given = getattr(type(source), "splits_finished", None)
+    if given is None or given is Source.splits_finished:
+        return None
+    return getattr(source, "splits_finished", None)

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from operator import index
 from typing import Final
@@ -32,7 +33,7 @@ from headgate.core.chain.operator import Output, PolledOperator, PollResult
 from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.watermarks import OWN_TIME, Marking, Stamper, TimedOutput, TimePlan
-from headgate.core.operators.assigned_splits import AssignedSplits
+from headgate.core.operators.assigned_splits import AssignedSplits, FinishedSplits
 from headgate.core.operators.source_splits import (
     IdentifiedSplit,
     SplitProgress,
@@ -44,7 +45,14 @@ from headgate.core.operators.source_splits import (
     write_splits,
 )
 from headgate.functions.context import SnapshotMoment
-from headgate.functions.source import Position, Source, SplitLag, SplitReader
+from headgate.functions.source import (
+    Position,
+    Source,
+    SplitLag,
+    SplitReader,
+    nothing_left,
+    sum_lags,
+)
 from headgate.functions.watermarks import AlignmentGroup
 
 POLL_RECORDS: Final = 1024
@@ -199,7 +207,8 @@ class _Split:
 class SourceOperator(PolledOperator):
     """``splits`` holds the splits of all tasks; each task takes its share.
 
-    ``assigned``: there are none, for the driver assigns them while the task runs.
+    ``assigned``: there are none, for the driver assigns them while the task runs. ``listed``: that
+    has them from ``splits``, not from an enumerator: they may be old data that is cut anew.
     """
 
     def __init__(
@@ -208,10 +217,13 @@ class SourceOperator(PolledOperator):
         splits: tuple[object, ...],
         plan: TimePlan = OWN_TIME,
         assigned: bool = False,
+        listed: bool = False,
     ) -> None:
         self._source = source
         self._is_assigned = assigned
+        self._is_listed = listed
         self._assigned: AssignedSplits | None = None
+        self._finished = FinishedSplits(source)
         self._unbegun: SplitWatermark | None = None
         """Holds event time back for splits that are assigned later; None: nothing does."""
         self._unopened: list[SplitProgress] = []
@@ -314,7 +326,7 @@ class SourceOperator(PolledOperator):
         """Over all splits. Of many some are asked at a time, always the one that is being read."""
         splits = list(self._splits)
         if not splits:
-            return None if self._lag is None else _nothing_left(self._lag)
+            return None if self._lag is None else nothing_left(self._lag)
         elapsed_ms = self.context.elapsed_ms
         until_ms = elapsed_ms() + LAG_MS
         first = self._asked % len(splits)
@@ -343,9 +355,12 @@ class SourceOperator(PolledOperator):
         assert len(progress) == len(self._splits), "a split has no mark"
         if self._assigned is not None:
             progress += self._assigned.waiting
+        progress += self._finished.uncovered
+        self._finished.snapshot(moment)
         return OperatorSnapshot(source=write_splits(progress, self._known or b""))
 
     def checkpoint_completed(self, checkpoint: int) -> None:
+        self._finished.completed(checkpoint)
         for split in self._splits:
             tell = getattr(split.reader, "checkpoint_completed", None)
             if tell is not None:
@@ -419,12 +434,13 @@ class SourceOperator(PolledOperator):
     def _check_cut(self, assigned: AssignedSplits) -> None:
         """Pass over what an earlier run has read; refuse other splits in its place.
 
-        As ``assign_splits`` does it, but that which splits are gone is not known here.
+        As ``assign_splits`` does it, but that which splits are gone is not known here. What an
+        enumerator finds is new data.
         """
         if assigned.passed_over:
             passed_over, assigned.passed_over = assigned.passed_over, []
             self._pass_over([unpickled(split.data, "a split") for split in passed_over])
-        if not assigned.is_mixed:
+        if not (self._is_listed and assigned.is_mixed):
             return
         before = 0 if self.context.restored is None else len(self.context.restored.source)
         now = self.context.task.parallelism
@@ -554,8 +570,14 @@ class SourceOperator(PolledOperator):
             if self._assigned is not None and self._plan.interval_ms and not split.dozes:
                 split.marking.periodic(split.share)  # no tick may have come since it was begun
             self._times.ended(split.share)
+            if self._is_assigned and (known := split.identity) is not None:
+                end = partial(self._end_of, split, known)
+                self._finished.add(known.split, end, self.context.checkpoints)
         finally:
             split.reader.close()
+
+    def _end_of(self, split: _Split, identity: IdentifiedSplit) -> SplitProgress:
+        return SplitProgress(identity, split.reader.position(), split.share.watermark_ms)
 
     def _tick(self) -> None:
         if not self._over:
@@ -567,34 +589,3 @@ class SourceOperator(PolledOperator):
     def _least_ms(self) -> int | None:
         """The event time of the slowest split; None: all are idle or have ended."""
         return min((split.reached_ms for split in self._splits if split.share.active), default=None)
-
-
-def sum_lags(lags: Sequence[SplitLag | None]) -> SplitLag | None:
-    """What all of them know, added up; the age is that of the oldest record.
-
-    Readers may be the user's: what they return becomes numbers here, or raises.
-    """
-    known = [lag for lag in lags if lag is not None]
-    if len(known) < len(lags):
-        return None
-    records = [lag.records for lag in known if lag.records is not None]
-    sizes = [lag.bytes for lag in known if lag.bytes is not None]
-    ages = [float(lag.age_ms) for lag in known if lag.age_ms is not None]
-    return SplitLag(
-        _total(records) if len(records) == len(known) else None,
-        _total(sizes) if len(sizes) == len(known) else None,
-        max(ages, default=None),
-    )
-
-
-def _total(counts: Sequence[int]) -> int:
-    return min(sum(max(0, int(count)) for count in counts), 2**63 - 1)
-
-
-def _nothing_left(known: SplitLag) -> SplitLag:
-    """All splits have ended."""
-    return SplitLag(
-        None if known.records is None else 0,
-        None if known.bytes is None else 0,
-        None if known.age_ms is None else 0.0,
-    )

@@ -192,6 +192,14 @@ def _progress(state: _State, by_mark: dict[bytes, IdentifiedSplit]) -> list[Spli
     return found
 
 
+def saved_splits(data: bytes) -> list[tuple[bytes, bytes, int]]:
+    """Splits and positions as they are pickled (empty: there is none), and watermarks (ms).
+
+    Raises StateBroken.
+    """
+    return [(row.data, row.position, row.watermark_ms) for row in _read(data).rows]
+
+
 def _read(data: bytes) -> _State:
     try:
         return msgspec.msgpack.decode(data, type=_State)
