@@ -1,8 +1,11 @@
 """Sinks in a process that is killed at a chosen step, and in another that goes on from there."""
 
+import gc
 import os
 import pickle
 import signal
+import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from tests.core.chain.sink_lab import open_sink, sink_context
 
 CHECKPOINTS = 2
 RECORDS = 2 * CHECKPOINTS
-"""What a run writes: numbers from 0 on, as texts."""
+"""What a run writes: numbers from 0 on, as texts unless the test makes something else of them."""
 STEPS = 200
 """More than a run takes."""
 
@@ -44,7 +47,9 @@ class StepKiller:
         return stepping
 
 
-def run_to_end(sink: TwoPhaseCommittingSink, store: Path, killer: StepKiller) -> None:
+def run_to_end(
+    sink: TwoPhaseCommittingSink, store: Path, killer: StepKiller, record: Callable[[int], Any]
+) -> None:
     """From its newest checkpoint to the end; ``store`` is what a driver would keep."""
     restored, position, done = None, 0, 0
     if store.exists():
@@ -52,7 +57,7 @@ def run_to_end(sink: TwoPhaseCommittingSink, store: Path, killer: StepKiller) ->
         restored = OperatorRestored(done, sinks=() if state is None else (state,))
     task = open_sink(sink, sink_context(restored=restored, attempt=done))
     for number in range(done + 1, CHECKPOINTS + 1):
-        task.process(Bundle([str(position), str(position + 1)]), 0)
+        task.process(Bundle([record(position), record(position + 1)]), 0)
         position += 2
         task.before_barrier(SnapshotMoment(number, 0))
         taken = task.snapshot(SnapshotMoment(number, 0)).sink
@@ -64,27 +69,42 @@ def run_to_end(sink: TwoPhaseCommittingSink, store: Path, killer: StepKiller) ->
     task.close()
 
 
-def in_process(
-    sink: TwoPhaseCommittingSink, store: Path, patches: Sequence[tuple[Any, str]], last: int
+def dies_at(
+    last: int, patches: Sequence[tuple[Any, str]], run: Callable[[StepKiller], None]
 ) -> bool:
-    """Whether a process of its own came to the end; it dies at its ``last`` step."""
+    """Whether a process of its own was killed at its ``last`` step; else it came to the end."""
     child = os.fork()
     if child == 0:
         code = 1
+        gc.disable()  # what is collected here could speak on lines of the parent to its JVM
         try:
             killer = StepKiller(last)
             for owner, name in patches:
                 killer.patch(owner, name)
-            run_to_end(sink, store, killer)
+            run(killer)
             code = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(code)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
-        return False
+        return True
     assert os.WEXITSTATUS(status) == 0
-    return True
+    return False
+
+
+def in_process(
+    sink: TwoPhaseCommittingSink,
+    store: Path,
+    patches: Sequence[tuple[Any, str]],
+    last: int,
+    record: Callable[[int], Any] = str,
+) -> bool:
+    """Whether a process of its own came to the end; it dies at its ``last`` step."""
+    return not dies_at(last, patches, lambda killer: run_to_end(sink, store, killer, record))
 
 
 def killed_at_each_step(
@@ -92,6 +112,7 @@ def killed_at_each_step(
     folder: Path,
     patches: Sequence[tuple[Any, str]],
     check: Callable[[int], None],
+    record: Callable[[int], Any] = str,
 ) -> int:
     """``check`` is called with each step at which a run was killed, after another has gone on.
 
@@ -99,9 +120,9 @@ def killed_at_each_step(
     """
     for last in range(1, STEPS):
         store = folder / f"checkpoint-{last}"
-        is_through = in_process(sink, store, patches, last)
+        is_through = in_process(sink, store, patches, last, record)
         if not is_through:
-            assert in_process(sink, store, patches, -1)
+            assert in_process(sink, store, patches, -1, record)
         check(last)
         if is_through:
             return last

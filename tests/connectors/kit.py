@@ -1,16 +1,18 @@
 """What the tests of connectors share: a task's context, and readers read to their end."""
 
-import os
 import select
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import replace
 
 from headgate.base.elements import Bundle, Record
+from headgate.base.errors import TaskCancelled
 from headgate.core.chain.context import OperatorContext
 from headgate.functions.context import TaskInfo
 from headgate.functions.source import SplitReader
+from tests.host.leaks import descriptors, left_open
 
 PATIENCE_S = 30.0
 LONGEST_MS = 5.0
@@ -18,7 +20,59 @@ LONGEST_MS = 5.0
 
 def task_context(subtask: int = 0, parallelism: int = 1, attempt: int = 0) -> OperatorContext:
     task = TaskInfo("job", "source", subtask, parallelism, attempt=attempt)
-    return OperatorContext("source", task, lambda: 0)
+    return OperatorContext("source", task, lambda: 0, sleep=time.sleep)
+
+
+class CancelledTask:
+    """A task that waits in a thread for the outside world, until it is cancelled."""
+
+    def __init__(self) -> None:
+        self._cancelled = threading.Event()
+        self.is_waiting = threading.Event()
+        """It has asked whether it is to end, or slept."""
+        self._interrupts: list[Callable[[], None]] = []
+        self.context = replace(
+            task_context(),
+            is_cancelled=self._ask,
+            sleep=self._sleep,
+            when_cancelled=self._interrupts.append,
+        )
+
+    def cancel_while(
+        self, wait: Callable[[], object], when: Callable[[], bool] | None = None
+    ) -> None:
+        """Cancel the task as soon as it waits, or ``when``; it must end by that."""
+        raised: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                wait()
+            except BaseException as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=run, name="cancelled task")
+        thread.start()
+        try:
+            give_up = time.monotonic() + PATIENCE_S
+            while not raised and not (when or self.is_waiting.is_set)():
+                assert time.monotonic() < give_up, "it does not wait"
+                time.sleep(0.005)
+        finally:
+            self._cancelled.set()
+            for interrupt in self._interrupts:
+                interrupt()
+            thread.join(PATIENCE_S)
+        assert not thread.is_alive(), "it does not end"
+        assert [type(error) for error in raised] == [TaskCancelled], raised
+
+    def _ask(self) -> bool:
+        self.is_waiting.set()
+        return self._cancelled.is_set()
+
+    def _sleep(self, seconds: float) -> None:
+        self.is_waiting.set()
+        if self._cancelled.wait(seconds):
+            raise TaskCancelled("task source was cancelled")
 
 
 def read_some(reader: SplitReader, limit: int = 1000) -> list[Record] | None:
@@ -70,16 +124,9 @@ def wait_as_asked(reader: SplitReader) -> None:
 @contextmanager
 def nothing_leaks() -> Iterator[None]:
     """No thread and no open file or socket may be left behind."""
-    threads, files = set(threading.enumerate()), open_files()
+    threads, before = set(threading.enumerate()), descriptors()
     yield
-    assert set(threading.enumerate()) <= threads
-    assert open_files() <= files
-
-
-def open_files() -> set[str]:
-    """What the process has open: numbers and what they stand for."""
-    found: set[str] = set()
-    for number in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # the one that was the listing itself
-            found.add(f"{number} {os.readlink(f'/proc/self/fd/{number}')}")
-    return found
+    started = set(threading.enumerate()) - threads
+    assert not started, f"threads are left: {started}"
+    left = left_open(before)
+    assert not left, f"descriptors are left open: {left}"

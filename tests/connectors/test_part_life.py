@@ -314,6 +314,4 @@ def test_whatever_happens_to_a_job_its_parts_are_whole(monkeypatch: pytest.Monke
     for module in (part_writer, part_commits):
         monkeypatch.setattr(module, "open_folder", CrashingFolder)
     monkeypatch.setattr(part_writer, "MOST_OPEN", 2)
-    run_state_machine_as_test(
-        PartLife, settings=settings(max_examples=100, stateful_step_count=30, deadline=None)
-    )
+    run_state_machine_as_test(PartLife, settings=settings(stateful_step_count=30))

@@ -61,6 +61,14 @@ def create_topic(address: str, topic: str, partitions: int = 1, **config: Any) -
         assert time.monotonic() < deadline, f"{topic} does not appear"
 
 
+def delete_topic(address: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.delete_topics([topic])[topic].result(PATIENCE_S)
+    deadline = time.monotonic() + PATIENCE_S
+    while topic in admin.list_topics(timeout=PATIENCE_S).topics:
+        assert time.monotonic() < deadline, f"{topic} does not go"
+
+
 def transactional(address: str, name: str, **config: Any) -> Producer:
     """A producer that has its id."""
     producer = Producer({"bootstrap.servers": address, "transactional.id": name, **config})

@@ -17,12 +17,14 @@ from confluent_kafka.admin import AdminClient
 
 from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready
 from headgate.connectors.kafka.client import KafkaCluster
+from headgate.connectors.kafka.producer import SinkProducer
 from headgate.connectors.kafka.progress import ProgressTopic
 from tests.connectors.kafka.broker_kit import (
     PATIENCE_S,
     ROOT,
     StrictBroker,
     create_topic,
+    delete_topic,
     read_all,
     transactional,
     values,
@@ -280,10 +282,11 @@ def test_progress_behind_an_open_transaction_of_somebody_else_is_waited_for(
     other.produce(progress, b'{"lots": 2}', b"another writer")
     assert other.flush(30) == 0
     task.close()
-    cluster = KafkaCluster("KafkaSink", address, {"default.api.timeout.ms": "1500"})
+    soon = {"default.api.timeout.ms": "1500", "transaction.timeout.ms": "1000"}
+    cluster = KafkaCluster("KafkaSink", address, soon)
     with (
         closing(ProgressTopic(cluster, progress, "sink")) as impatient,
-        pytest.raises(KafkaUnready, match=f"'{progress}': a transaction in it is open for longer"),
+        pytest.raises(KafkaUnready, match=f"'{progress}': for 1.5 s nothing .*is open for longer"),
     ):
         impatient.read(["a writer"], ())
     other.commit_transaction(30)
@@ -304,6 +307,61 @@ def test_progress_in_a_topic_that_was_made_anew_is_told(
         progress.read(["a writer"], since)
 
 
+def test_a_progress_topic_that_was_made_anew_and_has_grown_is_noticed(
+    address: str, new_topic: NewTopic
+) -> None:
+    topic, progress = new_topic(), new_topic()
+    sink = text_sink(address, topic, progress_topic=progress)
+    task = open_sink(sink, sink_context())
+    feed(task, "a")
+    state = take(task, 1)
+    task.checkpoint_completed(1)
+    task.close()
+    delete_topic(address, progress)
+    create_topic(address, progress)
+    for _ in range(3):  # more notes than the old one had
+        open_sink(sink, sink_context()).close()
+    with pytest.raises(KafkaRefused, match=f"'{progress}', .* it was made anew"):
+        open_sink(sink, sink_context(restored=restored(state)))
+    assert seen(address, topic) == ["a"]
+
+
+def test_lots_that_have_waited_are_written_one_by_one(
+    address: str, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic()
+    task = open_sink(text_sink(address, topic), sink_context())
+    begun: list[None] = []
+    begin = SinkProducer.begin
+    monkeypatch.setattr(SinkProducer, "begin", lambda self: (begun.append(None), begin(self)))
+    for number in (1, 2, 3):
+        feed(task, str(number))
+        take(task, number)
+    task.checkpoint_completed(3)
+    task.close()
+    assert len(begun) == 3
+    assert seen(address, topic) == ["1", "2", "3"]
+
+
+def test_a_transaction_that_takes_too_long_is_told_as_such(
+    strict_broker: StrictBroker, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+    soon = {"transaction.timeout.ms": "1000"}
+    task = open_sink(text_sink(strict_broker.address, topic, properties=soon), sink_context())
+    feed(task, "a")
+    state = take(task, 1)
+    strict_broker.fault("AddPartitionsToTxn", "hold")
+    with pytest.raises(KafkaUnready, match=r"not written within 1 s.*transaction\.timeout\.ms"):
+        task.checkpoint_completed(1)
+    strict_broker.order("release")
+    task.close()
+    open_sink(
+        text_sink(strict_broker.address, topic), sink_context(restored=restored(state))
+    ).close()
+    assert seen(strict_broker.address, topic) == ["a"]
+
+
 def test_progress_that_a_topic_has_dropped_by_age_is_told(
     address: str, new_topic: NewTopic
 ) -> None:
@@ -317,7 +375,7 @@ def test_progress_that_a_topic_has_dropped_by_age_is_told(
     admin = AdminClient({"bootstrap.servers": address})
     place = TopicPartition(progress, 0, OFFSET_END)
     admin.delete_records([place])[place].result(PATIENCE_S)
-    with pytest.raises(KafkaRefused, match=f"'{progress}', .*has dropped records.*compact"):
+    with pytest.raises(KafkaRefused, match=f"'{progress}', .* knows nothing of 1 of its writers"):
         open_sink(sink, sink_context(restored=restored(state)))
     assert seen(address, topic) == ["a"]
     task = open_sink(sink, sink_context())  # one that is new is not concerned
@@ -335,7 +393,8 @@ def test_progress_that_is_none_is_told(address: str, new_topic: NewTopic) -> Non
     feed(task, "a")
     state = take(task, 1)
     task.checkpoint_completed(1)
-    (noted,) = read_all(address, progress)
+    begun, noted = read_all(address, progress)
+    assert begun.key() == noted.key()
     task.close()
     stranger = transactional(address, topic)
     stranger.begin_transaction()

@@ -12,7 +12,7 @@ from headgate.base.elements import MIN_WATERMARK_MS, Bundle
 from headgate.base.errors import KafkaRefused, PlanInvalid
 from headgate.common import Duration, Types, WatermarkStrategy
 from headgate.connectors.formats.schemas import SimpleStringSchema
-from headgate.connectors.kafka.deserialization import KafkaRecord
+from headgate.connectors.kafka.deserialization import KafkaRecord, KafkaRecordDeserializationSchema
 from headgate.connectors.kafka.offsets import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -133,6 +133,13 @@ def test_a_schema_for_values_leaves_tombstones_out(cluster: MockCluster) -> None
     topic = cluster.new_topic()
     cluster.call("produce", topic, [[0, "k", None, 1, None], [0, "k", "v", 2, None]])
     assert read_all(text_source(cluster, topic, stop=LATEST)) == {(topic, 0): ["v"]}
+
+
+@pytest.mark.parametrize("charset", ["UTF-8", "utf8", "latin-1", "utf-16"])
+def test_texts_are_read_in_their_charset(charset: str) -> None:
+    schema = KafkaRecordDeserializationSchema.value_only(SimpleStringSchema(charset))
+    texts = ["", "größer", "plain"]
+    assert schema.read_all([text.encode(charset) for text in texts]) == texts
 
 
 def test_a_new_reader_goes_on_from_the_position_of_an_old_one(cluster: MockCluster) -> None:

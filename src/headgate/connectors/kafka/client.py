@@ -15,12 +15,17 @@ from typing import Any, Final
 
 from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready, PlanInvalid
 from headgate.connectors.libraries import library
+from headgate.connectors.wording import clause
 
 LOG: Final = logging.getLogger("headgate.connectors.kafka")
 
 TIMEOUT_KEY: Final = "default.api.timeout.ms"
 TIMEOUT_MS: Final = 30_000
 """For so long a question to the brokers may take, connecting included."""
+
+TRANSACTION_KEY: Final = "transaction.timeout.ms"
+TRANSACTION_MS: Final = 60_000
+"""For so long a transaction may be open; the client has the same default."""
 
 REPEAT_S: Final = 60.0
 """The same line of librdkafka is logged once in this time."""
@@ -80,6 +85,11 @@ class KafkaCluster:
     def timeout_s(self) -> float:
         """How long a question to the brokers may take."""
         return self.whole_number(TIMEOUT_KEY, TIMEOUT_MS, least=1) / 1000
+
+    @property
+    def transaction_s(self) -> float:
+        """After so long the brokers abort a transaction of this sink."""
+        return self.whole_number(TRANSACTION_KEY, TRANSACTION_MS, least=1) / 1000
 
     def whole_number(self, key: str, default: int, least: int) -> int:
         """A property that Headgate itself goes by."""
@@ -208,9 +218,9 @@ def error_words(error: Any) -> str:
     """What a KafkaError or another error says, in words and with its code."""
     error = _kafka_error(error) or error
     if hasattr(error, "str") and hasattr(error, "name"):
-        text = " ".join(str(error.str()).split())
+        text = clause(error.str())
         return text if error.name() in text else f"{text} ({error.name()})"
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {clause(error)}"
 
 
 def _kafka_error(error: Any) -> Any:

@@ -18,12 +18,17 @@ from itertools import groupby
 from typing import Any, Final
 
 from headgate.base.errors import ConnectorError, KafkaUnready, OffsetsLost
-from headgate.connectors.kafka.batches import FetchedBatch, batch_of
+from headgate.connectors.kafka.batches import FetchedBatch, batch_of, timed
 from headgate.connectors.kafka.client import LOG, ClientWatch, KafkaCluster, error_words, kafka
 from headgate.connectors.kafka.offsets import BEGINNING, KafkaTopicPartition
 
-BATCH_RECORDS: Final = 2000
-"""Records that are taken from librdkafka at a time."""
+BATCH_RECORDS: Final = 500
+"""Records that are taken from librdkafka at a time: they stay in the processor's caches, and are
+fewer than make Python look for garbage."""
+BATCHES: Final = 4
+"""So many are taken at most before the task is woken."""
+JOINED_RECORDS: Final = 1000
+"""Batches of a partition that nobody has read yet are joined up to this length."""
 BUFFERED_RECORDS: Final = 10_000
 BUFFERED_BYTES: Final = 16 << 20
 """Above either nothing is taken from librdkafka, whose own queue then fills and stops as well."""
@@ -106,6 +111,14 @@ class PartitionBuffer:
         """The offset behind the last record that there was lately."""
         self.error: ConnectorError | None = None
         self.polled_s = time.monotonic()
+
+    def append(self, batch: FetchedBatch) -> None:
+        """Records that follow; few are joined to those before them, which makes longer bundles."""
+        last = self.batches[-1] if self.batches else None
+        if last is not None and len(last) + len(batch) <= JOINED_RECORDS:
+            last.append(batch)
+        else:
+            self.batches.append(batch)
 
 
 class KafkaFetcher:
@@ -249,28 +262,36 @@ class KafkaFetcher:
 
     def _fetch(self) -> None:
         # A single one first: consume() waits until it has all that were asked for.
-        messages = self._consumer.consume(1, WAIT_S)
-        if messages:
-            messages += self._consumer.consume(BATCH_RECORDS - 1, 0)
-            self._sort(messages)
+        found = self._sort(self._consumer.consume(1, WAIT_S))
+        for _ in range(BATCHES if found else 0):
+            if self._is_full() or not self._sort(self._consumer.consume(BATCH_RECORDS, 0)):
+                break
+        if found:
+            self._wake()
         if self._watch.refused is not None:
             raise self._cluster.problem(self._watch.refused, "reading")
 
-    def _sort(self, messages: list[Any]) -> None:
-        errors: list[Any] = []
-        if any(map(self._message.error, messages)):
-            errors = [message for message in messages if message.error() is not None]
-            messages = [message for message in messages if message.error() is None]
+    def _sort(self, messages: list[Any]) -> bool:
+        """Put them where their readers find them; False: there are none.
+
+        Nobody else holds them, so that they are freed before others are made.
+        """
+        if not messages:
+            return False
+        messages, times, errors = timed(self._message, messages)
+        start = 0
         for where, run in self._runs(messages):
-            batch = batch_of(self._message, run, self._whole)
+            end = start + len(run)
+            batch = batch_of(self._message, run, times[start:end], self._whole)
+            start = end
             with self._lock:
                 buffer = self._buffers.get(where)
                 if buffer is not None and buffer.assigned:  # or it was fetched before it left
-                    buffer.batches.append(batch)
+                    buffer.append(batch)
                     self._counted(buffer, len(batch), batch.bytes)
         for message in errors:  # an end comes after the records before it
             self._failed(message)
-        self._wake()
+        return True
 
     def _runs(self, messages: list[Any]) -> Iterator[tuple[tuple[str, int], list[Any]]]:
         """Messages that follow each other and are of the same partition."""

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready
 from headgate.connectors.kafka.client import ClientWatch, KafkaCluster, error_words, kafka
 from headgate.connectors.kafka.serialization import ProducerRecord
+from headgate.connectors.retries import LOOK_S, Sleep
 
 T = TypeVar("T")
 
@@ -35,8 +36,15 @@ FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH
 class SinkProducer:
     """One client of librdkafka."""
 
-    def __init__(self, cluster: KafkaCluster, whose: str, transactional_id: str = "") -> None:
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        whose: str,
+        transactional_id: str = "",
+        sleep: Sleep = time.sleep,
+    ) -> None:
         """``whose``: the sink and its task, for messages."""
+        self._sleep = sleep
         self._cluster = cluster
         self._whose = whose
         self._library = kafka(cluster.user)
@@ -83,12 +91,13 @@ class SinkProducer:
 
     def flush(self) -> None:
         """All records that were sent are delivered when it returns."""
-        while self._client.flush(STEP_S):
+        while self._client.flush(LOOK_S):
             self.check()
         self.check()
 
     def check(self) -> None:
-        """Raise what was not delivered, and what has ended the client."""
+        """Raise what was not delivered, what has ended the client, and that the task is to end."""
+        self._sleep(0)
         self._serve()
         if self._failure is not None:
             raise self._failure
@@ -113,6 +122,7 @@ class SinkProducer:
                 may_pass = isinstance(problem, KafkaUnready) and refused is None
                 if not may_pass or time.monotonic() >= deadline:
                     raise problem from error
+                self._sleep(0)
 
     def find_topic(self, topic: str) -> int:
         """How many partitions it has; raises if there is no such topic."""
@@ -130,7 +140,7 @@ class SinkProducer:
                 return len(found.partitions)
             if time.monotonic() >= deadline:
                 raise self.problem(found.error, doing)
-            time.sleep(0.05)
+            self._sleep(0.05)
 
     def problem(self, error: Any, doing: str) -> ConnectorError:
         """An error of the client as one of ours; a fenced producer is told as such."""
@@ -157,7 +167,7 @@ class SinkProducer:
 
     def _send_when_there_is_room(self, record: ProducerRecord) -> None:
         while True:
-            self._serve(STEP_S)
+            self._serve(LOOK_S)
             self.check()
             try:
                 self._client.produce(*record)

@@ -1,7 +1,8 @@
 """The topic that says how many lots of each writer are in: what makes commits repeatable.
 
 It is compacted; the key is the writer, the value the number of its last lot, written in the same
-transaction as that lot. Law: ``read`` sees everything that was committed before it was called, also
+transaction as that lot, and 0 when the writer begins: a writer that is not in it means that the
+topic has lost records. Law: ``read`` sees everything that was committed before it was called, also
 behind transactions of others that are open just then: it waits for their end.
 """
 
@@ -9,21 +10,24 @@ import json
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import TimeoutError as NotYet
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready
 from headgate.connectors.kafka.client import ClientWatch, KafkaCluster, error_words, kafka
 from headgate.connectors.kafka.serialization import ProducerRecord
+from headgate.connectors.retries import LOOK_S, Sleep
 
 T = TypeVar("T")
 
 TOPIC_CONFIG: Final = {
-    "cleanup.policy": "compact",
+    "cleanup.policy": "compact,delete",
+    "retention.ms": str(90 * 24 * 60 * 60 * 1000),
     "segment.bytes": str(16 << 20),
     "min.cleanable.dirty.ratio": "0.1",
 }
-"""So that little is read again after a restart."""
+"""So that little is read after a restart, and writers that are long gone are forgotten."""
 CONNECTION: Final = (
     *("broker.", "client.", "connections.", "debug", "enable.ssl", "fetch.", "https.", "log_"),
     *("default.api", "metadata.", "reconnect.", "retry.", "sasl.", "security.", "socket.", "ssl."),
@@ -37,7 +41,12 @@ ASK_S: Final = 0.5
 class ProgressTopic:
     """Looks into the topic, and makes it; to be closed."""
 
-    def __init__(self, cluster: KafkaCluster, topic: str, whose: str) -> None:
+    def __init__(
+        self, cluster: KafkaCluster, topic: str, whose: str, sleep: Sleep = time.sleep
+    ) -> None:
+        self._sleep = sleep
+        # Somebody who was killed may have left a transaction open, perhaps with our own settings.
+        self._patience_s = max(cluster.timeout_s, 1.5 * cluster.transaction_s)
         known = {k: v for k, v in cluster.properties.items() if k.startswith(CONNECTION)}
         self._cluster = replace(cluster, properties=known)
         self._topic = topic
@@ -55,7 +64,7 @@ class ProgressTopic:
         topic = self._admins.NewTopic(self._topic, 1, config=TOPIC_CONFIG)
         try:
             made = self._admin.create_topics([topic], request_timeout=self._cluster.timeout_s)
-            made[self._topic].result()
+            self._result(made[self._topic])
         except Exception as error:
             if _name(error) != "TOPIC_ALREADY_EXISTS":
                 raise self._unmade(error) from error
@@ -63,62 +72,68 @@ class ProgressTopic:
         while not self._partitions():
             if time.monotonic() >= deadline:
                 raise KafkaUnready(f"{self._whose}: the new topic {self._topic!r} does not appear")
-            time.sleep(STEP_S / 4)
+            self._sleep(STEP_S / 4)
 
     def ends(self) -> tuple[int, ...]:
         """Where its partitions end now, open transactions included."""
         return self._offsets(self._admins.OffsetSpec.latest())
 
-    def check_since(self, since: Sequence[int]) -> None:
-        """Raise if records are gone that came later than ``since``; compaction drops none so."""
-        if any(map(int.__gt__, self._offsets(self._admins.OffsetSpec.earliest()), since)):
-            raise self._lost("has dropped records by age, because cleanup.policy is not compact")
-
     def read(self, writers: Iterable[str], since: Sequence[int]) -> dict[str, int]:
-        """The last lot of each writer that is in; ``since``: nothing of them is before this."""
+        """The last lot of each writer that is in; ``since``: nothing of them is before this.
+
+        Raises if one of them is not in the topic, where all are from their beginning on.
+        """
         ends, wanted = self.ends(), set(writers)
         starts = [since[number] if number < len(since) else 0 for number in range(len(ends))]
         if len(ends) < len(since) or any(map(int.__lt__, ends, starts)):
             raise self._lost("was made anew, or has lost records")
         open_ends = {number: end for number, end in enumerate(ends) if end > starts[number]}
         found: dict[str, int] = {}
-        if not open_ends:
-            return found
-        consumer = self._consumer()
-        try:
-            place = self._library.TopicPartition
-            consumer.assign([place(self._topic, number, starts[number]) for number in open_ends])
-            deadline = time.monotonic() + self._cluster.timeout_s
-            while open_ends:
-                self._take(consumer, wanted, found, open_ends, deadline)
-        finally:
-            consumer.close()
+        if open_ends:
+            consumer = self._consumer()
+            try:
+                place = self._library.TopicPartition
+                consumer.assign([place(self._topic, at, starts[at]) for at in open_ends])
+                self._take_all(consumer, wanted, found, open_ends)
+            finally:
+                consumer.close()
+        if wanted - found.keys():
+            raise self._lost(
+                f"knows nothing of {len(wanted - found.keys())} of its writers: it was made anew, "
+                f"or has dropped records (by age, retention.ms)"
+            )
         return found
 
     def close(self) -> None:
         self._admin = None
 
-    def _take(
-        self,
-        consumer: Any,
-        wanted: set[str],
-        found: dict[str, int],
-        open_ends: dict[int, int],
-        deadline: float,
+    def _take_all(
+        self, consumer: Any, wanted: set[str], found: dict[str, int], open_ends: dict[int, int]
     ) -> None:
-        """One message, or the news that a partition has been read so far."""
-        message = consumer.poll(STEP_S)
-        if self._watch.refused is not None:
-            raise self._problem(self._watch.refused)
-        if time.monotonic() >= deadline:
-            raise KafkaUnready(
-                f"{self._whose}: what was written before cannot be read from topic "
-                f"{self._topic!r}: a transaction in it is open for longer than "
-                f"{self._cluster.timeout_s:g} s; raise default.api.timeout.ms above the "
-                f"transaction.timeout.ms of all that write to it"
-            )
-        if message is None:
-            return
+        """Read until no partition is left; it may take long, but must not stop for long."""
+        deadline = time.monotonic() + self._patience_s
+        while open_ends:
+            self._sleep(0)
+            message = consumer.poll(LOOK_S)
+            if self._watch.refused is not None:
+                raise self._problem(self._watch.refused)
+            if message is not None and message.error() is None:
+                deadline = time.monotonic() + self._patience_s
+            elif time.monotonic() >= deadline:
+                raise KafkaUnready(
+                    f"{self._whose}: what was written before cannot be read from topic "
+                    f"{self._topic!r}: for {self._patience_s:g} s nothing has come, because a "
+                    f"transaction in it is open for longer, or its broker does not answer; raise "
+                    f"default.api.timeout.ms above the transaction.timeout.ms of all that write "
+                    f"to it"
+                )
+            if message is not None:
+                self._take(message, wanted, found, open_ends)
+
+    def _take(
+        self, message: Any, wanted: set[str], found: dict[str, int], open_ends: dict[int, int]
+    ) -> None:
+        """A note, or the news that a partition has been read so far."""
         error = message.error()
         if error is None:
             writer = (message.key() or b"").decode(errors="replace")
@@ -143,7 +158,7 @@ class ProgressTopic:
                 isolation_level=self._library.IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=self._cluster.timeout_s,
             )
-            ends = tuple(asked[place].result().offset for place in places)
+            ends = tuple(self._result(asked[place]).offset for place in places)
             # Where the connection breaks, librdkafka answers with a negative one and no error.
             return ends if min(ends) >= 0 else None
 
@@ -187,7 +202,14 @@ class ProgressTopic:
             may_pass = refused is None and (has_no_leader or isinstance(problem, KafkaUnready))
             if not may_pass or time.monotonic() >= deadline:
                 raise problem from failure
-            time.sleep(STEP_S / 4)
+            self._sleep(STEP_S / 4)
+
+    def _result(self, answer: Any) -> Any:
+        while True:
+            try:
+                return answer.result(LOOK_S)
+            except NotYet:
+                self._sleep(0)
 
     def _consumer(self) -> Any:
         forced = {

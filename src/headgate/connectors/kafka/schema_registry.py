@@ -16,6 +16,7 @@ from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready, PlanInvalid
 from headgate.connectors.formats.schemas import DeserializationSchema, SerializationSchema
 from headgate.connectors.libraries import library
+from headgate.connectors.wording import clause
 
 TIMEOUT_S: Final = 10
 """For one request; the client itself would wait for ever."""
@@ -233,7 +234,7 @@ def _problem(registry: SchemaRegistry, error: BaseException) -> ConnectorError |
         status = getattr(cause, "http_status_code", None)
         if status in (401, 403):
             return KafkaRefused(
-                f"SchemaRegistry {registry.url} refuses the credentials ({cause}); check "
+                f"SchemaRegistry {registry.url} refuses the credentials ({clause(cause)}); check "
                 f"basic.auth.user.info"
             )
         if status is not None and (status == 429 or status >= 500):
@@ -241,7 +242,7 @@ def _problem(registry: SchemaRegistry, error: BaseException) -> ConnectorError |
         if type(cause).__module__.startswith(_HTTP):
             return KafkaUnready(
                 f"SchemaRegistry {registry.url} cannot be reached "
-                f"({type(cause).__name__}: {cause}); check its address, and that it runs"
+                f"({type(cause).__name__}: {clause(cause)}); check its address, and that it runs"
             )
         cause = cause.__cause__ or cause.__context__
     return None

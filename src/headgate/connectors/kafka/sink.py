@@ -17,7 +17,7 @@ from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
 from headgate.connectors.kafka.client import KafkaCluster
 from headgate.connectors.kafka.producer import MESSAGE_BYTES, MESSAGE_KEY, SinkProducer
-from headgate.connectors.kafka.progress import ProgressTopic
+from headgate.connectors.kafka.progress import ProgressTopic, progress_record
 from headgate.connectors.kafka.record_maker import RecordMaker
 from headgate.connectors.kafka.serialization import (
     KafkaRecordSerializationSchema,
@@ -120,13 +120,7 @@ class KafkaSink(TwoPhaseCommittingSink):
         return DeliveringWriter(self, context)
 
     def create_committer(self, context: ConnectorContext) -> KafkaCommitter:
-        task = context.task
-        details = {
-            "job": task.job,
-            "operator": context.uid or context.operator,
-            "subtask": task.subtask,
-        }
-        return KafkaCommitter(self.cluster, _whose(context), details)
+        return KafkaCommitter(self.cluster, _whose(context), _details(context), context.sleep)
 
 
 class KafkaSinkBuilder:
@@ -194,7 +188,7 @@ class DeliveringWriter(CommittingSinkWriter):
     def __init__(self, sink: KafkaSink, context: ConnectorContext) -> None:
         self._serializer = sink.serializer
         self._waits = sink.guarantee is DeliveryGuarantee.AT_LEAST_ONCE
-        self._producer = SinkProducer(sink.cluster, _whose(context))
+        self._producer = SinkProducer(sink.cluster, _whose(context), sleep=context.sleep)
         try:
             if sink.serializer.fixed_topic is not None:
                 self._producer.find_topic(sink.serializer.fixed_topic)
@@ -243,11 +237,17 @@ class StagingWriter(CommittingSinkWriter):
         )
         self._id = "-".join(re.sub(r"[^\w.-]", "_", part, flags=re.ASCII)[:100] for part in parts)
         self._topic = sink.progress_topic
-        self._client = SinkProducer(sink.cluster, self._whose)
+        self._client = SinkProducer(sink.cluster, self._whose, sleep=context.sleep)
         try:
-            with closing(ProgressTopic(sink.cluster, sink.progress_topic, self._whose)) as progress:
+            with closing(
+                ProgressTopic(sink.cluster, sink.progress_topic, self._whose, context.sleep)
+            ) as progress:
                 progress.make()  # what is wrong with the brokers is told at the start
                 self._since = progress.ends()
+            self._client.send(
+                [progress_record(self._topic, len(self._since), self._writer, 0, _details(context))]
+            )
+            self._client.flush()  # from here on its notes are missed if they are gone
             if sink.serializer.fixed_topic is not None:
                 self._client.find_topic(sink.serializer.fixed_topic)
             self._maker = _maker(sink, context, self._client)
@@ -296,6 +296,16 @@ def _maker(sink: KafkaSink, context: ConnectorContext, client: SinkProducer) -> 
     return RecordMaker(
         sink.serializer, largest, _whose(context), context.malformed, client.find_topic
     )
+
+
+def _details(context: ConnectorContext) -> dict[str, Any]:
+    """What is noted with the progress, for people."""
+    task = context.task
+    return {
+        "job": task.job,
+        "operator": context.uid or context.operator,
+        "subtask": task.subtask,
+    }
 
 
 def _whose(context: ConnectorContext) -> str:

@@ -395,7 +395,7 @@ class KafkaSplitReader(SplitReader):
     def _bundle(self, batch: FetchedBatch) -> Bundle:
         """All at once; singly only if one of them cannot be read."""
         raw, times = batch.raw, batch.times
-        if True in map(is_, raw, repeat(None)):  # tombstones
+        if batch.has_tombstones:
             raw, times = _there(raw, raw, times)
         try:
             records = self._schema.read_all(raw)
@@ -403,7 +403,7 @@ class KafkaSplitReader(SplitReader):
             raise
         except Exception:  # the user's schema may raise anything
             records, times = self._singly(batch)
-        if True in map(is_, records, repeat(None)):
+        if self._schema.may_skip and True in map(is_, records, repeat(None)):
             records, times = _there(records, records, times)
         return Bundle(records, times)
 
