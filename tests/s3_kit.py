@@ -1,10 +1,12 @@
 """S3 on this machine: moto's server in a process of its own, and a proxy with faults before it.
 
 Run as a program it is the server. Requests are answered one at a time, since moto checks the
-condition of a put and puts in two steps.
+condition of a put and puts in two steps. Access keys can be refused, by the server itself: clients
+that hold Python's lock while they wait cannot use a proxy in the same process.
 """
 
 import http.client
+import re
 import socket
 import struct
 import sys
@@ -22,6 +24,7 @@ from pyarrow import fs
 from tests.servers import ServerProcess, accepts, free_port
 
 BUCKET = "shop"
+REFUSALS = "/_refusals"
 
 
 class Store:
@@ -46,6 +49,10 @@ class Store:
         assert answer.status < 300, (answer.status, data)
         return data
 
+    def refuse(self, key: str, code: str, status: int = 403) -> None:
+        """Answer all requests with this access key with an error, from now on."""
+        self.request("PUT", f"{REFUSALS}/{key}/{status}/{code}")
+
     def at(self, path: str, port: int | None = None, bucket: str = BUCKET) -> str:
         """The address of a path, with all that both clients need."""
         options = f"endpoint_override=127.0.0.1:{port or self.port}&scheme=http&region=us-east-1"
@@ -61,6 +68,10 @@ class Store:
         found = self.system().get_file_info(selector)
         files = [info.path for info in found if info.type == fs.FileType.File]
         return sorted(name.removeprefix(f"{root}/") for name in files)
+
+    def put(self, path: str, data: bytes) -> None:
+        with self.system().open_output_stream(f"{BUCKET}/{path}", compression=None) as file:
+            file.write(data)
 
     def read(self, path: str) -> bytes:
         with self.system().open_input_stream(f"{BUCKET}/{path}", compression=None) as file:
@@ -163,6 +174,11 @@ class FaultProxy:
         return Handler
 
 
+def error_answer(code: str) -> bytes:
+    text = f"<Error><Code>{code}</Code><Message>as the test wants</Message></Error>"
+    return text.encode()
+
+
 def body_of(request: BaseHTTPRequestHandler) -> bytes:
     if "chunked" not in request.headers.get("Transfer-Encoding", ""):
         return request.rfile.read(int(request.headers.get("Content-Length") or 0))
@@ -189,8 +205,8 @@ def handle(proxy: FaultProxy, request: BaseHTTPRequestHandler) -> None:
         request.connection.close()
         return
     if fault.status:
-        text = f"<Error><Code>{fault.code}</Code><Message>as the test wants</Message></Error>"
-        status, headers, data = fault.status, [("Content-Type", "application/xml")], text.encode()
+        headers = [("Content-Type", "application/xml")]
+        status, data = fault.status, error_answer(fault.code)
     else:
         status, headers, data = proxy.forward(request, body)
     request.send_response_only(status)
@@ -214,8 +230,19 @@ def serve(port: int) -> None:
     from werkzeug.serving import run_simple
 
     inner, lock = DomainDispatcherApplication(create_backend_app), threading.Lock()
+    refused: dict[str, tuple[str, str]] = {}
 
     def application(environ: Any, start_response: Any) -> Any:
+        if environ["PATH_INFO"].startswith(f"{REFUSALS}/"):
+            key, status, code = environ["PATH_INFO"].split("/")[2:]
+            refused[key] = status, code
+            start_response("200 OK", [])
+            return []
+        signature = re.search("Credential=([^/]+)/", environ.get("HTTP_AUTHORIZATION", ""))
+        if signature is not None and signature[1] in refused:
+            status, code = refused[signature[1]]
+            start_response(f"{status} {code}", [("Content-Type", "application/xml")])
+            return [] if environ["REQUEST_METHOD"] == "HEAD" else [error_answer(code)]
         if not environ.get("wsgi.input_terminated"):
             length = int(environ.get("CONTENT_LENGTH") or 0)
             environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(length))

@@ -5,6 +5,7 @@ import pytest
 from headgate.base.object_store import is_s3, s3_problem
 
 ARROW = "When reading 'a' in bucket 'b': AWS Error "
+UNSAID = "the store refuses these credentials"
 OBSTORE = "Generic S3 error: Error performing PUT http://host/b/a in 2 ms - "
 
 
@@ -15,6 +16,7 @@ OBSTORE = "Generic S3 error: Error performing PUT http://host/b/a in 2 ms - "
             f"{ARROW}NO_SUCH_BUCKET during PutObject operation: Gone.",
             "there is no such bucket",
         ),
+        (f"{ARROW}ACCESS_DENIED during HeadObject operation: No response body.", UNSAID),
         (
             f"{ARROW}ACCESS_DENIED during HeadObject operation: None.",
             "access is denied",
@@ -33,7 +35,7 @@ OBSTORE = "Generic S3 error: Error performing PUT http://host/b/a in 2 ms - "
             "AccessKeyId</Code><Message>Who?</Message></Error>",
             "the access key is unknown to the store",
         ),
-        (f"{OBSTORE}Server returned non-2xx status code: 403 Forbidden:", "access is denied"),
+        (f"{OBSTORE}Server returned non-2xx status code: 403 Forbidden:", UNSAID),
         (f"{OBSTORE}HTTP error: error sending request", ""),
         ("[Errno 28] No space left on device", ""),
     ],

@@ -17,18 +17,21 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from headgate.base.elements import Bundle
+from headgate.base.errors import ConnectorError
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.functions.context import SnapshotMoment
 from headgate.functions.sink import TwoPhaseCommittingSink
 from tests.core.chain.sink_lab import open_sink, sink_context
 
+NOBODY = 65534
 TOTAL = 20
 EACH = 10
 
@@ -70,6 +73,51 @@ def memory_folder() -> Iterator[Path]:
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         yield Path(folder)
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Nobody may write below it; who is root is somebody else meanwhile."""
+    folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+    for path in folders:
+        path.chmod(0o555)
+    if os.getuid() == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if os.getuid() == 0:
+            os.seteuid(0)
+        for path in folders:
+            path.chmod(0o755)
+
+
+def commit_to_read_only(make_sink: MakeSink, make_record: MakeRecord, folder: Path) -> list[str]:
+    """What a task says that can neither commit nor write; the next run then finds no harm done.
+
+    The first lot of records is committed before, so that all that the libraries load is loaded.
+    """
+    problems = []
+    task = open_sink(make_sink(folder), sink_context())
+    feed(task, make_record(0))
+    checkpoint(task, 1)
+    task.checkpoint_completed(1)
+    feed(task, make_record(1))
+    state = checkpoint(task, 2)
+    feed(task, make_record(2))
+    with read_only(folder):
+        for attempt in (task.checkpoint_completed, partial(checkpoint, task)):
+            try:
+                attempt(2)
+            except ConnectorError as error:
+                problems.append(str(error))
+    task.close()
+    go_on = open_sink(make_sink(folder), sink_context(restored=restored(state, 2), attempt=1))
+    feed(go_on, make_record(2))
+    checkpoint(go_on, 3)
+    go_on.checkpoint_completed(3)
+    go_on.close()
+    return problems
 
 
 def write_all(

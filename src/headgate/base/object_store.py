@@ -40,6 +40,10 @@ _PROBLEMS: Final = {
         "take checkpoints less often, or spread jobs over several prefixes or buckets",
     ),
 }
+_REFUSED: Final = (
+    "the store refuses these credentials",
+    "check them, and that they may list, read, write and delete objects there",
+)
 _STATUSES: Final = {"401": "ACCESSDENIED", "403": "ACCESSDENIED", "503": "SLOWDOWN"}
 
 
@@ -82,6 +86,8 @@ def s3_problem(text: str) -> tuple[str, str]:
     known = code.replace("_", "").upper()
     if known not in _PROBLEMS:
         known = _STATUSES.get(number, "")
+    if known == "ACCESSDENIED" and not answer and (not arrow or "No response body" in words):
+        return _REFUSED  # the answer to a HEAD request does not say why
     if known:
         return _PROBLEMS[known]
     if not code and not number:

@@ -127,6 +127,8 @@ def test_error_names_the_column_and_the_first_value_that_does_not_fit() -> None:
         (pa.int64(), 2**70, "is no int64"),
         (pa.int8(), 300, "300 is no int8"),
         (pa.float64(), "x", "'x' is no double"),
+        (pa.float32(), 1e300, "1e+300 is too large for a float"),
+        (pa.list_(pa.float32()), [1e300], "is too large for a float"),
         (pa.bool_(), 1, "1 is no bool"),
         (pa.string(), "\ud800", "is no string"),
         (pa.decimal128(4, 1), 1.5, "1.5 is no decimal"),
@@ -192,3 +194,9 @@ def test_nested_values_may_be_rows_tuples_and_dicts() -> None:
         assert value(pa.map_(pa.string(), POINT), {"p": point}) == [("p", wanted)]
     assert value(POINT, Row(x=1)) == {"x": 1, "y": None}
     assert value(POINT, None) is None
+
+
+def test_infinity_and_the_largest_single_are_no_overflow() -> None:
+    largest = float(np.finfo(np.float32).max)
+    assert value(pa.float32(), float("inf")) == float("inf")
+    assert value(pa.float32(), -largest) == -largest

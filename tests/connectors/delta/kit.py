@@ -1,6 +1,7 @@
 """Delta tables for tests: made, read with the library, and read from the log's own words."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -55,6 +56,14 @@ def actions(path: Path) -> list[dict[str, Any]]:
     """Of all versions, in order."""
     log = sorted((path / "_delta_log").glob("*.json"))
     return [json.loads(line) for entry in log for line in entry.read_text().splitlines()]
+
+
+def log_file(version: int) -> str:
+    return f"_delta_log/{version:020}.json"
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def transactions(path: Path) -> list[tuple[str, int]]:

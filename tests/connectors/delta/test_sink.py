@@ -2,7 +2,6 @@
 
 import datetime
 import decimal
-import os
 import pickle
 import shutil
 import threading
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
@@ -40,7 +40,7 @@ from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job,
 
 pytest.importorskip("deltalake")
 
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from headgate.connectors.arrow.table_commits import StagedLotCommitter
 from headgate.connectors.delta.commits import DeltaTarget
@@ -113,6 +113,21 @@ def test_a_lot_that_is_older_than_the_table_remembers_is_refused(
     assert kit.numbers(path) == ([] if is_late else [1])
 
 
+def test_a_table_that_the_sink_creates_forgets_writers_after_a_month(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    open_sink(DeltaSink(path, schema=kit.SCHEMA, create=True), sink_context()).close()
+    month_ms = 30 * 24 * 3600 * 1000
+    for writer, age_ms in (("old", month_ms + 60_000), ("young", month_ms - 60_000)):
+        note = Transaction(writer, 1, kit.now_ms() - age_ms)
+        properties = CommitProperties(app_transactions=[note])
+        rows = pa.table({"n": [1], "word": ["a"]})
+        write_deltalake(str(path), rows, mode="append", commit_properties=properties)
+    DeltaTable(str(path)).create_checkpoint()
+    (file,) = (path / "_delta_log").glob("*.checkpoint.parquet")
+    notes = [row["txn"] for row in pq.read_table(file, columns=["txn"]).to_pylist()]
+    assert [note["appId"] for note in notes if note and note["appId"]] == ["young"]
+
+
 def test_a_fresh_start_with_the_same_name_is_another_writer(path: Path) -> None:
     for _ in range(2):
         task = open_sink(DeltaSink(path), sink_context())
@@ -176,7 +191,7 @@ def test_every_type_is_read_as_it_was_written(tmp_path: Path, partitions: tuple[
     ]
     empty = {"country": "c"}
     sink = DeltaSink(tmp_path / "t", schema=SALES, create=True, partition_by=partitions)
-    task = open_sink(sink, sink_context())
+    task = open_sink(sink, sink_context(now_ms=kit.now_ms))
     feed(task, *sales, empty)
     checkpoint(task, 1)
     task.checkpoint_completed(1)
@@ -377,29 +392,6 @@ def test_a_file_that_was_removed_meanwhile_ends_the_job(path: Path) -> None:
     DeltaTable(str(path)).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
     with pytest.raises(PartLost, match="is not there, and its records wait for their commit"):
         open_sink(DeltaSink(path), sink_context(restored=restored(state)))
-
-
-@pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_a_commit_is_on_disk_when_it_is_done(
-    path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settled: set[int] = set()
-
-    def fsync(descriptor: int, sync: Any = os.fsync) -> None:
-        settled.add(os.fstat(descriptor).st_ino)
-        sync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    sink = DeltaSink(path, mode=mode, keys=["n"] if mode == "upsert" else [])
-    task = open_sink(sink, sink_context())
-    for number in (1, 2):
-        feed(task, (1, "a"), (number, "b"))
-        checkpoint(task, number)
-        task.checkpoint_completed(number)
-        newest = DeltaTable(str(path))
-        names = {f"_delta_log/{newest.version():020}.json", *newest.file_uris()}
-        assert {name for name in names if (path / name).stat().st_ino not in settled} == set()
-    task.close()
 
 
 def test_a_full_disk_leaves_no_half_file_behind(path: Path) -> None:

@@ -25,6 +25,7 @@ from headgate.base.errors import (
     TableUnready,
 )
 from headgate.core.chain.snapshots import OperatorRestored
+from tests.connectors.kit import CancelledTask
 from tests.connectors.lake_kit import (
     checkpoint,
     feed,
@@ -314,6 +315,16 @@ def test_a_table_that_others_commit_to_all_the_time_is_given_up_in_time(place: P
     committer = StagedLotCommitter(target, False, timeout_ms=60)
     with pytest.raises(TableUnready, match="others have committed to it .* raise commit_timeout"):
         committer.commit([lot])
+    committer.close()
+    assert set(kit.numbers(place)) == {0}
+
+
+def test_a_commit_that_others_are_faster_than_ends_with_its_task(place: Path) -> None:
+    lot = prepared(sink_of(place), (1, "a"))
+    target = Overtaken(address_of(place), address_of(place).open(), ())
+    task = CancelledTask()
+    committer = StagedLotCommitter(target, False, 60_000, task.context.sleep)
+    task.cancel_while(lambda: committer.commit([lot]))
     committer.close()
     assert set(kit.numbers(place)) == {0}
 

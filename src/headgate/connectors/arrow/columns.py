@@ -4,10 +4,11 @@ A record is a Row, tuple, list, dict or dataclass with a value for each column; 
 it may be the value itself. Law: a record that does not fit is refused with the column and the
 value, and nothing is rounded, cut or reinterpreted to make it fit. Values are converted first where
 pyarrow would change them silently: it has no rows, takes datetimes without a time zone for UTC and
-numbers for dates, and cuts 3.5 to 3.
+numbers for dates, cuts 3.5 to 3, and makes infinity of what is too large for a float.
 """
 
 import datetime
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from numbers import Integral
@@ -15,6 +16,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headgate.api.row import Row, names_of, values_of
 from headgate.base.errors import RecordUnfit
@@ -29,6 +31,8 @@ def value_fitter(kind: pa.DataType, time_zone: str) -> "Fitter | None":
     types = pa.types
     if types.is_integer(kind):
         return Fitter(_whole, {int})
+    if types.is_float32(kind):
+        return Fitter(_single, {int, float})
     if types.is_timestamp(kind):
         return Fitter(_local if kind.tz is None else _instant(time_zone))
     if types.is_date(kind):
@@ -71,6 +75,15 @@ def _whole(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     raise ValueMismatch("is no whole number")
+
+
+def _single(value: Any) -> Any:
+    if isinstance(value, int | float) and _LARGEST_SINGLE < abs(value) < math.inf:
+        raise ValueMismatch("is too large for a float")
+    return value
+
+
+_LARGEST_SINGLE: Final = (2 - 2**-23) * 2.0**127
 
 
 def _date(value: Any) -> Any:
@@ -243,6 +256,8 @@ class ColumnMaker:
         try:
             fitted = values if fit is None or fit.accepts(values) else list(map(fit.value, values))
             array = pa.array(fitted, type=field.type)
+            if pa.types.is_float32(field.type) and pc.any(pc.is_inf(array)).as_py():
+                list(map(_single, values))  # pyarrow makes infinity of what is too large
         except _ERRORS as error:
             raise self._blame(number, field, values, fit, error) from error
         if array.null_count and not field.nullable:

@@ -64,11 +64,16 @@ class StagedRowsWriter(CommittingSinkWriter):
     """Gathers the records of one task.
 
     ``keys``: the columns by which changes are merged, so that rows of all kinds are taken; without
-    keys rows are appended, and only inserts are taken.
+    keys rows are appended, and only inserts are taken. ``name``: of the writer; empty: a new one.
     """
 
     def __init__(
-        self, schema: pa.Schema, stage: Stage, context: ConnectorContext, keys: Sequence[str] = ()
+        self,
+        schema: pa.Schema,
+        stage: Stage,
+        context: ConnectorContext,
+        keys: Sequence[str] = (),
+        name: str = "",
     ) -> None:
         types = tuple(str(field.type) for field in schema)
         self._maker = ColumnMaker(RowShape(schema, types, "UTC"), context.operator)
@@ -83,7 +88,7 @@ class StagedRowsWriter(CommittingSinkWriter):
         self._batches: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         self._files: list[Any] = []
-        self._writer = secrets.token_hex(8)
+        self._writer = name or secrets.token_hex(8)
         self._number = 0
 
     def write(self, records: list[Record]) -> None:

@@ -15,7 +15,10 @@ from typing import Any, Final, Protocol
 
 from headgate.base.elements import Record
 from headgate.base.errors import HeadgateError, PartLost, TableUnfit, TableUnready
+from headgate.base.object_store import s3_problem
 from headgate.connectors.arrow.staged_rows import StagedLot
+from headgate.connectors.retries import Sleep
+from headgate.connectors.wording import clause
 from headgate.functions.sink import Committer
 
 log = logging.getLogger(__name__)
@@ -59,6 +62,9 @@ class CommitTarget(Protocol):
     def settle(self, table: Any) -> None:
         """Make the commit durable that was made after ``load``."""
 
+    def settle_found(self, table: Any, lots: Sequence[StagedLot]) -> None:
+        """The same for lots that the table had: whoever wrote them may have died right after."""
+
     def discard(self, table: Any, lot: StagedLot) -> None:
         """The lot is in the table; its files are not needed, if they only held changes."""
 
@@ -68,7 +74,10 @@ class CommitTarget(Protocol):
 class StagedLotCommitter(Committer):
     """Commits lots together, or one after the other if their order counts."""
 
-    def __init__(self, target: CommitTarget, in_order: bool, timeout_ms: int) -> None:
+    def __init__(
+        self, target: CommitTarget, in_order: bool, timeout_ms: int, sleep: Sleep = time.sleep
+    ) -> None:
+        self._sleep = sleep
         self._target = target
         self._in_order = in_order
         self._timeout_s = timeout_ms / 1000
@@ -94,6 +103,7 @@ class StagedLotCommitter(Committer):
             table = target.load()
             due = [lot for lot in lots if not target.has(table, lot)]
             if not due:
+                target.settle_found(table, lots)
                 return table
             try:
                 self._check(table, due)
@@ -105,7 +115,7 @@ class StagedLotCommitter(Committer):
                         f"without a gap ({words(error)}); let fewer jobs and tasks write to it, or "
                         f"raise commit_timeout_ms"
                     ) from error
-                time.sleep(wait_s * random.uniform(0.5, 1.0))
+                self._sleep(wait_s * random.uniform(0.5, 1.0))
                 wait_s = min(2 * wait_s, LONGEST_WAIT_S)
                 continue
             except Exception as error:
@@ -144,14 +154,20 @@ class StagedLotCommitter(Committer):
             raise error
         else:
             raise TableUnready(
-                f"{target.where}: it does not take a commit: {words(error)}; check its address, "
-                f"rights and space"
+                f"{target.where}: it does not take a commit: "
+                f"{reason(error, 'check its address, rights and space')}"
             ) from error
+
+
+def reason(error: BaseException, advice: str) -> str:
+    """Why, and what to do, as messages end; an object store's answer in a few words."""
+    problem, cure = s3_problem(str(error))
+    return f"{problem}; {cure}" if problem else f"{words(error)}; {advice}"
 
 
 def words(error: BaseException) -> str:
     """An error of a library in a line, without colours."""
-    text = " ".join(_COLOUR.sub("", str(error)).split())[:MOST_CHARS]
+    text = clause(" ".join(_COLOUR.sub("", str(error)).split())[:MOST_CHARS])
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -8,7 +8,7 @@ refuses an entry whose transaction was changed since the table was read.
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -27,6 +27,9 @@ from headgate.connectors.delta.table import (
     why_unwritable,
 )
 
+CLOCKS_DIFFER_MS: Final = 60_000
+"""Of a worker and of the file system that the table is on."""
+
 
 class DeltaTarget:
     """Adds files to the log, or merges what they hold by keys."""
@@ -37,7 +40,7 @@ class DeltaTarget:
         self._address = address
         self._folder = DeltaFolder(address.uri, address.options)
         self._keys = tuple(keys)
-        self._first: int | None = None
+        self._first = 0
         """The first version that the last ``write`` can have made."""
         self._delta = address.library()
         self.conflict: type[Exception] = self._delta.exceptions.CommitFailedError
@@ -108,7 +111,11 @@ class DeltaTarget:
         )
 
     def settle(self, table: OpenTable) -> None:
-        first = table.version() + 1 if self._first is None else self._first
+        self._folder.settle_log(self._first, with_files=bool(self._keys))
+
+    def settle_found(self, table: OpenTable, lots: Sequence[StagedLot]) -> None:
+        since_ms = min(lot.prepared_ms for lot in lots) - CLOCKS_DIFFER_MS
+        first = self._folder.first_version(table.version(), since_ms)
         self._folder.settle_log(first, with_files=bool(self._keys))
 
     def discard(self, table: OpenTable, lot: StagedLot) -> None:

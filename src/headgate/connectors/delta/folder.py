@@ -17,7 +17,7 @@ import pyarrow.fs as pa_fs
 from pyarrow import parquet
 
 from headgate.base.errors import PathUnusable
-from headgate.connectors.arrow.table_commits import words
+from headgate.connectors.arrow.table_commits import reason
 from headgate.connectors.libraries import library
 from headgate.connectors.paths import AnyPath, local_path
 
@@ -77,6 +77,27 @@ class DeltaFolder:
                 self._settle(name)
             version += 1
 
+    def first_version(self, newest: int, since_ms: int) -> int:
+        """Of those that were written since then, up to the newest, without a gap."""
+        version = newest
+        while self.is_local and (changed_ms := self._changed_ms(log_name(version))) is not None:
+            if changed_ms < since_ms:
+                break
+            version -= 1
+        return version + 1
+
+    def settle_new(self) -> None:
+        """Make a table durable that was just created."""
+        self.settle_log(0, with_files=False)
+        if self.is_local:
+            _sync(os.path.dirname(self.uri))
+
+    def _changed_ms(self, name: str) -> int | None:
+        try:
+            return os.stat(self.shown(name)).st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return None
+
     def size(self, name: str) -> int | None:
         """In bytes; None: it is not there."""
         with self._reading(name):
@@ -121,11 +142,7 @@ class DeltaFolder:
     def _settle(self, name: str) -> None:
         path = self.shown(name)
         while True:
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            _sync(path)
             if path == self.uri:
                 return
             path = os.path.dirname(path)  # a folder of partitions may be new, too
@@ -137,7 +154,7 @@ class DeltaFolder:
         except OSError as error:
             raise PathUnusable(
                 self.shown(name),
-                f"cannot be written: {_problem(error)}; check the folder's rights and space",
+                f"cannot be written: {_reason(error, 'check the rights and space of the folder')}",
             ) from error
 
     @contextlib.contextmanager
@@ -147,7 +164,7 @@ class DeltaFolder:
         except OSError as error:
             raise PathUnusable(
                 self.shown(name),
-                f"cannot be read here: {_problem(error)}; every worker needs to see the table",
+                f"cannot be read here: {_reason(error, 'every worker needs to see the table')}",
             ) from error
 
 
@@ -156,5 +173,13 @@ def log_name(version: int) -> str:
     return f"_delta_log/{version:020}.json"
 
 
-def _problem(error: OSError) -> str:
-    return error.strerror or words(error)
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _reason(error: OSError, advice: str) -> str:
+    return f"{error.strerror}; {advice}" if error.strerror else reason(error, advice)

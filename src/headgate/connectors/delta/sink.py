@@ -107,7 +107,8 @@ class DeltaSink(TwoPhaseCommittingSink):
     def create_committer(self, context: ConnectorContext) -> StagedLotCommitter:
         self._table()  # what is wrong with it is said at the start
         target = DeltaTarget(self.address, self.rows.keys)
-        return StagedLotCommitter(target, bool(self.rows.keys), self.rows.commit_timeout_ms)
+        rows = self.rows
+        return StagedLotCommitter(target, bool(rows.keys), rows.commit_timeout_ms, context.sleep)
 
     def _table(self) -> OpenTable:
         """The table, created if that is wanted, and fit for the sink."""
@@ -116,6 +117,7 @@ class DeltaSink(TwoPhaseCommittingSink):
         if table is None:
             assert rows.schema is not None, "a sink that creates a table has no schema"
             address.create(rows.schema, rows.partition_by)
+            DeltaFolder(address.uri, address.options).settle_new()
             table = address.load()
         problem = why_unwritable(table)
         if problem is not None:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from headgate.base.errors import TableUnfit, TableUnready
-from headgate.connectors.arrow.table_commits import words
+from headgate.connectors.arrow.table_commits import reason, words
 from headgate.connectors.libraries import library
 
 OpenTable: TypeAlias = Any
@@ -32,6 +32,8 @@ _HARMLESS: Final = frozenset(
 )
 """Features of writers that ask nothing of a file of new rows, if no column or setting uses them."""
 RETENTION: Final = "delta.setTransactionRetentionDuration"
+NOTES_KEPT: Final = "interval 30 days"
+"""Of tables that are created here: without it they keep a note of every task that ever wrote."""
 _UNITS_MS: Final = {
     "week": 7 * 24 * 3_600_000,
     "day": 24 * 3_600_000,
@@ -97,6 +99,7 @@ class TableAddress:
                 own_schema,
                 mode="ignore",
                 partition_by=list(partition_by),
+                configuration={RETENTION: NOTES_KEPT},
                 storage_options=self._options,
             )
         except Exception as error:
@@ -105,7 +108,7 @@ class TableAddress:
 
     def unready(self, what: str, error: BaseException) -> TableUnready:
         return TableUnready(
-            f"{self.where} {what}: {words(error)}; check the address, its rights and space"
+            f"{self.where} {what}: {reason(error, 'check the address, its rights and space')}"
         )
 
     def library(self) -> Any:

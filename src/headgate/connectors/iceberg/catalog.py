@@ -1,7 +1,8 @@
 """Iceberg tables as their catalog opens them.
 
 Law: what the library raises becomes TableUnfit, if every attempt would meet it, or TableUnready; a
-catalog that was opened is closed. The library is loaded when a table is first opened.
+catalog that was opened is closed; files on local disks are settled before it hears of them. The
+library is loaded when a table is first opened.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from headgate.base.errors import PlanInvalid, TableUnfit, TableUnready
-from headgate.connectors.arrow.table_commits import words
+from headgate.connectors.arrow.table_commits import reason, words
 from headgate.connectors.libraries import library
 
 OpenTable: TypeAlias = Any
@@ -21,6 +22,8 @@ CatalogSettings: TypeAlias = "str | Mapping[str, str]"
 """The name of a catalog in PyIceberg's own settings, or its properties; ``name`` among them."""
 
 
+FILE_IO: Final = "py-io-impl"
+"""The library's property for the class that opens files."""
 CREATE_ATTEMPTS: Final = 3
 """Another task may have created the namespace meanwhile, and have yet to create the table."""
 
@@ -96,7 +99,10 @@ class OpenCatalog:
     def find(self) -> OpenTable | None:
         """The same; None: there is none."""
         try:
-            return self._catalog.load_table(self._address.table)
+            table = self._catalog.load_table(self._address.table)
+            if self._settles(table.location()):
+                table = self._catalog.load_table(self._address.table)
+            return table
         except (self._errors.NoSuchTableError, self._errors.NoSuchNamespaceError):
             return None
         except Exception as error:
@@ -119,8 +125,21 @@ class OpenCatalog:
                 if attempt == CREATE_ATTEMPTS - 1:
                     raise self.unready("cannot be created", error) from error
 
+    def _settles(self, location: str) -> bool:
+        """Have the library flush what it writes there, from now on; False: it does so already.
+
+        Users who have named a ``FileIO`` of their own get that.
+        """
+        local = "://" not in location or location.startswith("file:")
+        if not local or FILE_IO in self._catalog.properties:
+            return False
+        files = library("headgate.connectors.iceberg.settled_files", "iceberg", self._address.user)
+        self._catalog.properties[FILE_IO] = f"{files.__name__}.{files.SettledFileIO.__name__}"
+        return True
+
     def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         name = self._address.table
+        self._settles(str(self._catalog.properties.get("warehouse", "remote://")))
         self._catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
         creation = self._catalog.create_table_transaction(name, schema)
         if partition_by:
@@ -131,8 +150,8 @@ class OpenCatalog:
 
     def unready(self, what: str, error: BaseException) -> TableUnready:
         return TableUnready(
-            f"{self._address.where} {what}: {words(error)}; check the catalog, the table's place, "
-            f"its rights and space"
+            f"{self._address.where} {what}: "
+            + reason(error, "check the catalog, the table's place, its rights and space")
         )
 
     def close(self) -> None:

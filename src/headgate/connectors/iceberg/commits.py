@@ -103,7 +103,10 @@ class IcebergTarget:
         transaction.commit_transaction()
 
     def settle(self, table: OpenTable) -> None:
-        """The catalog has done so."""
+        """The catalog has done so, and files are settled before it hears of them."""
+
+    def settle_found(self, table: OpenTable, lots: Sequence[StagedLot]) -> None:
+        """The same."""
 
     def discard(self, table: OpenTable, lot: StagedLot) -> None:
         remove_files(table, lot.files)

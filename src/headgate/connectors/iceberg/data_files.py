@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from headgate.base.errors import ConnectorError, PathUnusable
-from headgate.connectors.arrow.table_commits import words
+from headgate.connectors.arrow.table_commits import reason, words
 from headgate.connectors.iceberg.catalog import OpenTable, table_id
 from headgate.connectors.libraries import library
 
@@ -146,7 +146,8 @@ def file_size(table: OpenTable, path: str) -> int | None:
         return None
     except OSError as error:
         raise PathUnusable(
-            path, f"cannot be read: {words(error)}; every worker needs to see the table's files"
+            path,
+            f"cannot be read: {reason(error, 'every worker needs to see the files of the table')}",
         ) from error
 
 
@@ -169,7 +170,8 @@ def remove_files(table: OpenTable, files: Sequence[IcebergFile]) -> None:
 def _unwritten(table: OpenTable, error: BaseException) -> BaseException:
     if isinstance(error, OSError):
         return PathUnusable(
-            table.location(), f"cannot be written: {words(error)}; check its rights and space"
+            table.location(),
+            f"cannot be written: {reason(error, 'check its rights and space')}",
         )
     if isinstance(error, Exception):
         return ConnectorError(

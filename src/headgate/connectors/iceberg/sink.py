@@ -84,7 +84,8 @@ class IcebergSink(TwoPhaseCommittingSink):
         except BaseException:
             catalog.close()
             raise
-        return StagedLotCommitter(target, bool(self.rows.keys), self.rows.commit_timeout_ms)
+        rows = self.rows
+        return StagedLotCommitter(target, bool(rows.keys), rows.commit_timeout_ms, context.sleep)
 
     def _table(self, catalog: OpenCatalog) -> OpenTable:
         """The table, created if that is wanted, and fit for the sink."""
