@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-START_S = 60.0
+START_S = 180.0
+
+ROOT = Path(__file__).parent.parent
 
 
 def free_port() -> int:
@@ -58,7 +60,12 @@ class ServerProcess:
         assert self._process is None, "it runs already"
         with open(self._log, "ab") as log:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, user=self._user
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                user=self._user,
+                cwd=ROOT,  # whatever folder the test is in: some servers are modules of the tests
             )
         deadline = time.monotonic() + START_S
         while not self._is_ready():

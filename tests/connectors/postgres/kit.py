@@ -11,6 +11,8 @@ import psycopg
 
 from tests.servers import ServerProcess, free_port, program
 
+SLOTS = "FROM pg_replication_slots WHERE database = current_database()"
+
 PLACES = [f"/usr/lib/postgresql/{version}/bin" for version in range(18, 12, -1)]
 USER = "postgres"
 SETTINGS = {
@@ -130,7 +132,10 @@ class ServerDatabase:
         self._connection.close()
 
     def clear_slots(self) -> None:
-        slots = "FROM pg_replication_slots WHERE database = current_database()"
-        while self.rows(f"SELECT 1 {slots} AND active"):
+        self.await_free_slots()
+        self.rows(f"SELECT pg_drop_replication_slot(slot_name) {SLOTS}")
+
+    def await_free_slots(self) -> None:
+        """The server notices a moment later that a reader has left."""
+        while self.rows(f"SELECT 1 {SLOTS} AND active"):
             pass
-        self.rows(f"SELECT pg_drop_replication_slot(slot_name) {slots}")

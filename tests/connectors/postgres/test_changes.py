@@ -467,6 +467,7 @@ def test_a_slot_that_somebody_has_moved_is_a_loss(
     with opened(source) as reader:
         place: Any = reader.position()
     database.run("INSERT INTO found VALUES (1, 'a')")
+    database.await_free_slots()
     database.run("SELECT pg_replication_slot_advance('numbers', pg_current_wal_lsn())")
     with (
         pytest.raises(RecordsLost, match="does not have the changes any more"),

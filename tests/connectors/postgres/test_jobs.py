@@ -16,13 +16,13 @@ from headgate.control.life_cycle import JobState
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext
-from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.driver_run import DriverRun
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode
+from tests.connectors.job_kit import begin, begin_again, open_job
 from tests.connectors.postgres.kit import ServerDatabase
-from tests.host.control_rig import TIMES, Worker, ended, replace_times, workers
+from tests.host.control_rig import ended
 from tests.host.recovering_kit import Job, completed
 from tests.host.rig import eventually
 
@@ -78,34 +78,9 @@ def graph_of(source: Any, split: object, sink: PostgresSink, parallelism: int) -
 
 
 @pytest.fixture
-def servers() -> Iterator[list[ControlServer]]:
-    times = replace_times(TIMES, cancel_ms=2_000, settle_ms=50, loss_ms=10)
-    with ControlServer(times=times) as first, ControlServer(times=times) as second:
-        yield [first, second]
-
-
-@pytest.fixture
-def opened(servers: list[ControlServer]) -> Iterator[ExitStack]:
+def opened() -> Iterator[ExitStack]:
     with ExitStack() as stack:
         yield stack
-
-
-def open_job(opened: ExitStack, server: ControlServer, folder: Path, graph: JobGraph) -> Job:
-    settings = {
-        "execution.checkpointing.dir": str(folder / "checkpoints"),
-        "execution.checkpointing.interval": "60 ms",
-        "restart-strategy.fixed-delay.attempts": "100",
-    }
-    job = Job(server, graph, **settings)
-    opened.callback(job.close)
-    return job
-
-
-def begin(opened: ExitStack, job: Job, stage: str = "") -> tuple[DriverRun, list[Worker]]:
-    run, processes = job.begin(stage), opened.enter_context(workers(2))
-    for slot, process in enumerate(processes):
-        process.serve(job.contact(stage), slot)
-    return run, processes
 
 
 def finish(opened: ExitStack, job: Job, run: DriverRun) -> None:
@@ -114,36 +89,36 @@ def finish(opened: ExitStack, job: Job, run: DriverRun) -> None:
     while (outcome := ended(run)).restart_in_ms is not None:
         assert job.keeper.settled().wait(20)
         stage += 1
-        run, _ = begin(opened, job, f"again {stage}")
+        run, _ = begin(opened, job, 2, f"again {stage}")
     assert outcome.state is JobState.FINISHED, outcome
 
 
 def test_killed_workers_and_a_driver_that_takes_over_write_each_row_once(
-    servers: list[ControlServer], opened: ExitStack, tmp_path: Path, database: ServerDatabase
+    opened: ExitStack, tmp_path: Path, database: ServerDatabase
 ) -> None:
     database.run("CREATE TABLE found (n int, word text)")
     numbers = SlowNumbers(tmp_path / "hurry")
     sink = PostgresSink(database.dsn, "found", mode="prepare", batch_rows=20)
-    first = open_job(opened, servers[0], tmp_path, graph_of(numbers, 0, sink, 2))
-    _, processes = begin(opened, first)
+    first = open_job(opened, tmp_path, graph_of(numbers, 0, sink, 2))
+    _, processes = begin(opened, first, 2)
     eventually(lambda: completed(first) >= 2, "checkpoints")
     for process in processes:
         process.signal(signal.SIGKILL)
-    second = open_job(opened, servers[1], tmp_path, graph_of(numbers, 0, sink, 1))
+    second = open_job(opened, tmp_path, graph_of(numbers, 0, sink, 1))
     (tmp_path / "hurry").touch()
-    finish(opened, second, begin(opened, second)[0])
+    finish(opened, second, begin(opened, second, 2)[0])
     assert database.numbers() == list(range(COUNT))
     assert database.prepared() == []
 
 
 def test_changes_come_once_into_a_copy_over_a_killed_worker(
-    servers: list[ControlServer], opened: ExitStack, tmp_path: Path, database: ServerDatabase
+    opened: ExitStack, tmp_path: Path, database: ServerDatabase
 ) -> None:
     database.run("CREATE TABLE origin (n int PRIMARY KEY)", "CREATE TABLE found (n int)")
     source = PostgresChangesSource(database.dsn, ["origin"], slot="origin")
     sink = PostgresSink(database.dsn, "found", mode="prepare")
-    job = open_job(opened, servers[0], tmp_path, graph_of(source, "origin", sink, 1))
-    run, processes = begin(opened, job)
+    job = open_job(opened, tmp_path, graph_of(source, "origin", sink, 1))
+    run, processes = begin(opened, job, 2)
     slot = "SELECT 1 FROM pg_replication_slots WHERE confirmed_flush_lsn IS NOT NULL"
     eventually(lambda: bool(database.rows(slot)), "the slot")
     database.run("INSERT INTO origin SELECT generate_series(1, 500)")
@@ -151,9 +126,7 @@ def test_changes_come_once_into_a_copy_over_a_killed_worker(
     for process in processes:
         process.signal(signal.SIGKILL)
     database.run("INSERT INTO origin SELECT generate_series(501, 600)")
-    assert ended(run).restart_in_ms is not None
-    assert job.keeper.settled().wait(20)
-    again, _ = begin(opened, job, "again")
+    again = begin_again(opened, job, 2, run, "again")
     eventually(lambda: len(database.numbers()) >= 600, "the rest")
     assert database.numbers() == list(range(1, 601))
     again.cancel("the test is over")

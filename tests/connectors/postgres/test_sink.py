@@ -23,6 +23,7 @@ from headgate.control.error_classes import is_final, is_outside
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.functions.context import SnapshotMoment
+from tests.connectors.kit import CancelledTask
 from tests.connectors.postgres.kit import PostgresServer, ServerDatabase
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 from tests.servers import free_port
@@ -496,6 +497,28 @@ def test_a_lock_that_is_held_ends_with_who_holds_it(database: ServerDatabase, mo
         other.execute("LOCK TABLE found IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(DatabaseUnready, match=r"gives up.*held by process \d+ \(backup\)"):
             task.finish()
+
+
+@pytest.mark.parametrize("mode", ["upsert", "insert"])
+def test_a_sink_that_waits_for_a_lock_ends_with_its_task(
+    database: ServerDatabase, mode: str
+) -> None:
+    database.run(KEYED)
+    sink = PostgresSink(database.dsn, "found", keys=["n"] if mode == "upsert" else None, mode=mode)
+    task = CancelledTask()
+    writer, committer = sink.create_writer(task.context), sink.create_committer(task.context)
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname ="
+
+    def write() -> None:
+        writer.write([(1, "a")])
+        writer.flush()
+        committer.commit(writer.prepare_commit(SnapshotMoment(1, 0)))
+
+    with psycopg.connect(database.dsn) as other:
+        other.execute("LOCK TABLE found IN ACCESS EXCLUSIVE MODE")
+        task.cancel_while(write, lambda: bool(database.rows(f"{waiting} current_database()")))
+        writer.close()
+        committer.close()
 
 
 def test_a_table_that_is_locked_at_the_start_is_a_fault_that_passes(

@@ -14,6 +14,7 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import ConnectorError, DatabaseUnready
 from headgate.connectors.sql.sink import DbApiSink
 from headgate.control.error_classes import is_outside
+from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.functions.context import SnapshotMoment
 from tests.connectors.sql.mariadb import MariaServer
@@ -118,6 +119,48 @@ def test_a_row_that_the_database_refuses_is_shown(shop: MariaServer) -> None:
         with pytest.raises(ConnectorError, match=r"for the row \(2, None\): .*cannot be null"):
             task.finish()
     assert shop.numbers() == []
+
+
+def connect_as(server: MariaServer, password: str, database: str = "shop") -> Any:
+    import pymysql
+
+    return pymysql.connect(
+        host="127.0.0.1",
+        port=server.port,
+        user="ada",
+        password=password,
+        database=database,
+        ssl_disabled=True,
+    )
+
+
+def test_wrong_credentials_and_missing_rights_are_told_and_cost_no_row(shop: MariaServer) -> None:
+    shop.check_rights()
+    shop.rows("CREATE USER ada IDENTIFIED BY 'right'")
+    for table in ("found", "headgate_commits"):  # rights of tables are checked at any time
+        shop.rows(f"GRANT ALL ON shop.{table} TO ada")
+    try:
+        for arguments, reason in (
+            (("wrong",), "Access denied for user 'ada'"),
+            (("right", "bank"), "Access denied for user 'ada'.* to database 'bank'"),
+        ):
+            sink = DbApiSink(partial(connect_as, shop, *arguments), INSERT)
+            with pytest.raises(DatabaseUnready, match=f"no connection.*{reason}.*; check connect"):
+                open_sink(sink, sink_context())
+        sink = DbApiSink(partial(connect_as, shop, "right"), INSERT)
+        with opened(sink) as task:
+            feed(task, (1, "a"))
+            state = task.snapshot(SnapshotMoment(1, 0)).sink
+            shop.rows("REVOKE INSERT ON shop.found FROM ada")
+            with pytest.raises(ConnectorError, match="INSERT command denied to user 'ada'"):
+                task.checkpoint_completed(1)
+        shop.rows("GRANT INSERT ON shop.found TO ada")
+        assert state is not None
+        with opened(sink, restored=OperatorRestored(1, sinks=(state,)), attempt=1):
+            assert shop.numbers() == [1]
+    finally:
+        shop.kill()
+        shop.start()
 
 
 def connect_nowhere(port: int) -> Any:

@@ -4,7 +4,10 @@ Law: waiting is bounded (by ``Limits``), errors say what happened in a sentence,
 pass by themselves are DatabaseUnready, which lets a job try for long. Sinks and sources share it.
 """
 
+import os
 import re
+import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from headgate.base.errors import ConnectorError, DatabaseUnready, PlanInvalid
 from headgate.connectors.libraries import library
+from headgate.connectors.retries import Sleep, shut_down
+from headgate.connectors.wording import clause
 
 if TYPE_CHECKING:
     import psycopg
@@ -101,13 +106,16 @@ class SinkDatabase:
         whose: str,
         limits: Limits,
         prepare: "Callable[[PgConnection], None] | None" = None,
+        sleep: Sleep = time.sleep,
     ) -> None:
         """``prepare`` makes a fresh connection ready, for instance creates temporary tables."""
         self.whose = whose
         self._dsn = dsn
         self._limits = limits
         self._prepare = prepare
+        self._sleep = sleep
         self._connection: PgConnection | None = None
+        self._lock = threading.Lock()
 
     def open(self) -> "PgConnection":
         """The connection, with autocommit."""
@@ -149,8 +157,18 @@ class SinkDatabase:
             except BaseException:
                 self.close()
                 raise
-            time.sleep(wait_s)
+            self._sleep(wait_s)
             wait_s = min(2.0, wait_s * 2)
+
+    def abort(self) -> None:
+        """A statement under way fails; from any thread. The server may still carry it out."""
+        with self._lock:  # a descriptor that was closed may be somebody else's
+            connection = self._connection
+            if connection is None or connection.closed:
+                return
+            twin = socket.socket(fileno=os.dup(connection.fileno()))
+        with twin:
+            shut_down(twin)
 
     def look(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """What a query finds on a connection of its own; nothing if there is trouble."""
@@ -169,9 +187,10 @@ class SinkDatabase:
 
     def close(self) -> None:
         """Idempotent; an open transaction is rolled back."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
 
     def _set_limits(self, connection: "PgConnection") -> None:
         limits = self._limits
@@ -200,5 +219,5 @@ def first_line(error: BaseException) -> str:
     """What the server or the library says, in a line; without the statement."""
     diag = getattr(error, "diag", None)
     primary, detail = getattr(diag, "message_primary", None), getattr(diag, "message_detail", None)
-    text = f"{primary} ({detail})" if primary and detail else primary or str(error)
-    return " ".join(text.split()) or type(error).__name__
+    text = f"{primary} ({clause(detail)})" if primary and detail else primary or str(error)
+    return clause(text) or type(error).__name__

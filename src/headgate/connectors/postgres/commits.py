@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from headgate.base.elements import Record
-from headgate.base.errors import ConnectorError, RecordsLost
+from headgate.base.errors import ConnectorError, RecordsLost, TaskCancelled
 from headgate.base.moved import loads
 from headgate.connectors.postgres.client import SinkDatabase, first_line, psycopg_module
 from headgate.connectors.postgres.commit_log import CommitLog
@@ -57,7 +57,7 @@ class LotCommitter(Committer):
 
         try:
             self._database.repeat(write)
-        except ConnectorError:
+        except (ConnectorError, TaskCancelled):
             raise
         except Exception as error:
             raise blamed(self._database, self._table, lot.columns, error) from error

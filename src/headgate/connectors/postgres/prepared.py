@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.elements import Record
-from headgate.base.errors import ConnectorError, PlanInvalid
+from headgate.base.errors import ConnectorError, PlanInvalid, TaskCancelled
 from headgate.connectors.postgres.client import SinkDatabase, first_line, psycopg_module
 from headgate.connectors.postgres.commit_log import CommitLog
 from headgate.connectors.postgres.table import TableRows, TargetTable, blamed, copy_rows
@@ -156,7 +156,7 @@ class PreparingWriter(CommittingSinkWriter):
                 self._number += 1
                 self._open = self._database.repeat(self._begin)
             copy_rows(self._open, self._target.name, self._target.columns, lambda: self._rows)
-        except ConnectorError:
+        except (ConnectorError, TaskCancelled):
             raise
         except Exception as error:
             self._database.close()

@@ -103,10 +103,12 @@ class PostgresSink(TwoPhaseCommittingSink):
                 self.columns,
                 self.keys,
                 self.batch_rows,
-                context.malformed,
+                context,
             )
         # A transaction of rows stays open from checkpoint to checkpoint.
-        database = SinkDatabase(self.dsn, whose, replace(self.limits, idle_ms=0))
+        limits = replace(self.limits, idle_ms=0)
+        database = SinkDatabase(self.dsn, whose, limits, sleep=context.sleep)
+        context.when_cancelled(database.abort)
         try:
             connection = database.open()
             target = find_table(connection, self.table, self.columns, whose)
@@ -126,7 +128,8 @@ class PostgresSink(TwoPhaseCommittingSink):
         return InsertWriter(whose, maker, target.columns, self.batch_rows, self.max_pending_bytes)
 
     def create_committer(self, context: ConnectorContext) -> Committer:
-        database = SinkDatabase(self.dsn, _whose(context), self.limits)
+        database = SinkDatabase(self.dsn, _whose(context), self.limits, sleep=context.sleep)
+        context.when_cancelled(database.abort)
         log = log_of(self.commit_log, context)
         if self.mode != "upsert":
             try:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.row import Row, RowKind
 from headgate.base.elements import Record
-from headgate.base.errors import ConnectorError, PlanInvalid
+from headgate.base.errors import ConnectorError, PlanInvalid, TaskCancelled
 from headgate.connectors.postgres.client import Limits, SinkDatabase, first_line, psycopg_module
 from headgate.connectors.postgres.table import (
-    Malformed,
     TableRows,
     TargetTable,
     blamed,
@@ -23,7 +22,7 @@ from headgate.connectors.postgres.table import (
     find_table,
     quoted,
 )
-from headgate.functions.context import SnapshotMoment
+from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.sink import CommittingSinkWriter
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ class UpsertWriter(CommittingSinkWriter):
         columns: Sequence[str] | None,
         keys: Sequence[str],
         batch_rows: int,
-        malformed: Malformed,
+        context: ConnectorContext,
     ) -> None:
         self._table = table
         self._asked_columns = columns
@@ -98,9 +97,10 @@ class UpsertWriter(CommittingSinkWriter):
         self._rows: list[tuple[Any, ...]] = []
         self._has_gone = False
         self._written_s = time.monotonic()
-        self._database = SinkDatabase(dsn, whose, limits, self._make_ready)
+        self._database = SinkDatabase(dsn, whose, limits, self._make_ready, context.sleep)
+        context.when_cancelled(self._database.abort)
         self._database.open()
-        self._maker = TableRows(self._merge.target, table, whose, malformed)
+        self._maker = TableRows(self._merge.target, table, whose, context.malformed)
 
     def write(self, records: list[Record]) -> None:
         rows = self._rows
@@ -119,7 +119,7 @@ class UpsertWriter(CommittingSinkWriter):
         if self._rows:
             try:
                 self._database.repeat(self._write)
-            except ConnectorError:
+            except (ConnectorError, TaskCancelled):
                 raise
             except Exception as error:
                 columns = self._merge.target.columns

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from headgate.base.elements import Record
-from headgate.base.errors import ConnectorError, DatabaseUnready, shown
+from headgate.base.errors import ConnectorError, DatabaseUnready, TaskCancelled, shown
 from headgate.base.moved import loads
+from headgate.connectors.retries import LOOK_S
+from headgate.connectors.wording import clause
 from headgate.functions.sink import Committer
 
 Connection: TypeAlias = Any
@@ -47,11 +49,17 @@ class DatabaseConnection:
     """One connection, opened when it is needed and again after trouble."""
 
     def __init__(
-        self, connect: Connect, whole: bool = True, timeout_ms: int = TIMEOUT_MS, whose: str = ""
+        self,
+        connect: Connect,
+        whole: bool = True,
+        timeout_ms: int = TIMEOUT_MS,
+        whose: str = "",
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         """``whole``: transactions must be atomic, so autocommit must be off; ``whose``: the sink,
-        for messages.
+        for messages; ``is_cancelled``: of its task.
         """
+        self._is_cancelled = is_cancelled
         self._connect = connect
         self._whole = whole
         self._timeout_s = timeout_ms / 1000
@@ -66,7 +74,7 @@ class DatabaseConnection:
         was_open = self._connection is not None
         try:
             self._try(work)
-        except ConnectorError:
+        except (ConnectorError, TaskCancelled):
             raise
         except Exception as error:
             if not was_open or _is_lock(error):
@@ -78,7 +86,7 @@ class DatabaseConnection:
         there = list(batches)
         try:
             self.run(lambda cursor: _write(cursor, statement, there))
-        except ConnectorError:
+        except (ConnectorError, TaskCancelled):
             raise
         except Exception as error:
             raise self.blame(statement, there, error) from error
@@ -90,7 +98,7 @@ class DatabaseConnection:
         row: Any = None
         with suppress(Exception):
             connection = self._open()
-            with _Watch(connection, self._timeout_s, f"{self._whose} looks for a row"):
+            with self._watch(connection, "looks for a row"):
                 cursor = connection.cursor()
                 for batch in batches:
                     for row in batch:
@@ -116,7 +124,7 @@ class DatabaseConnection:
 
     def _try(self, work: Callable[[Any], None]) -> None:
         connection = self._open()
-        watch = _Watch(connection, self._timeout_s, f"{self._whose} writes to the database")
+        watch = self._watch(connection, "writes to the database")
         try:
             with watch:
                 cursor = connection.cursor()
@@ -128,6 +136,8 @@ class DatabaseConnection:
                         cursor.close()
         except BaseException as error:
             self._forget()
+            if watch.was_cancelled:
+                raise TaskCancelled(f"{self._whose} was cancelled") from error
             if watch.is_over and isinstance(error, Exception):
                 raise DatabaseUnready(
                     f"{self._whose} has waited {self._timeout_s:g} s for the database to take a "
@@ -135,6 +145,10 @@ class DatabaseConnection:
                     f"raise commit_timeout_ms"
                 ) from error
             raise
+
+    def _watch(self, connection: Connection, doing: str) -> "_Watch":
+        what = f"{self._whose} {doing}"
+        return _Watch(connection, self._timeout_s, what, self._is_cancelled)
 
     def _open(self) -> Connection:
         if self._connection is None:
@@ -164,14 +178,23 @@ class DatabaseConnection:
 
 
 class _Watch:
-    """Watches a transaction: warns if it takes long, and interrupts it at the time limit.
+    """Watches a transaction: warns if it takes long, and interrupts it at the time limit, or when
+    the task is cancelled.
 
     Connections of most modules can be interrupted from another thread (``interrupt`` or
     ``cancel``); for others there is only the warning, and the time limit of ``connect()``.
     """
 
-    def __init__(self, connection: Connection, limit_s: float, what: str) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        limit_s: float,
+        what: str,
+        is_cancelled: Callable[[], bool],
+    ) -> None:
         self.is_over = False
+        self.was_cancelled = False
+        self._is_cancelled = is_cancelled
         self._connection = connection
         self._limit_s = limit_s
         self._what = what
@@ -189,18 +212,32 @@ class _Watch:
 
     def _run(self) -> None:
         if self._limit_s > WARN_S:
-            if self._done.wait(WARN_S):
+            if self._ends_until(self._began + WARN_S):
                 return
-            log.warning("%s, which takes more than %g s; is there a lock?", self._what, WARN_S)
-        if self._done.wait(max(0.0, self._began + self._limit_s - time.monotonic())):
+            if not self.was_cancelled:
+                log.warning("%s, which takes more than %g s; is there a lock?", self._what, WARN_S)
+        if self._ends_until(self._began + self._limit_s):
             return
-        self.is_over = True
+        self.is_over = not self.was_cancelled
+        self._interrupt()
+
+    def _ends_until(self, deadline_s: float) -> bool:
+        """Whether the transaction ends by itself, before that time or the task's cancellation."""
+        while not self.was_cancelled and (left_s := deadline_s - time.monotonic()) > 0:
+            if self._done.wait(min(left_s, LOOK_S)):
+                return True
+            self.was_cancelled = self._is_cancelled()
+        return self._done.is_set()
+
+    def _interrupt(self) -> None:
         for name in ("interrupt", "cancel"):
             stop = getattr(self._connection, name, None)
             if callable(stop):
                 with suppress(Exception):
                     stop()
                 return
+        if self.was_cancelled:
+            return
         log.error(
             "%s for more than %g s, and its module cannot interrupt it; set a time limit in "
             "connect()",
@@ -234,7 +271,7 @@ class RowsCommitter(Committer):
         for statement in (look, make, look):
             try:
                 self._database.run(lambda cursor: cursor.execute(statement))  # noqa: B023
-            except ConnectorError:
+            except (ConnectorError, TaskCancelled):
                 raise
             except Exception as error:
                 if _is_lock(error):
@@ -255,7 +292,7 @@ class RowsCommitter(Committer):
             batches = [loads(batch) for batch in lot.batches]
             try:
                 self._database.run(lambda cursor: self._enter(cursor, lot, batches))  # noqa: B023
-            except ConnectorError:
+            except (ConnectorError, TaskCancelled):
                 raise
             except Exception as error:
                 raise self._database.blame(self._statement, batches, error) from error
@@ -323,5 +360,5 @@ def _is_lock(error: BaseException) -> bool:
 
 
 def _words(error: BaseException) -> str:
-    text = str(error).strip().replace("\n", " ")
+    text = clause(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -118,7 +118,9 @@ class DbApiSink(TwoPhaseCommittingSink):
 
     def _database(self, context: ConnectorContext, whole: bool) -> DatabaseConnection:
         whose = f"sink {context.operator!r} ({context.task.name})"
-        return DatabaseConnection(self.connect, whole, self.commit_timeout_ms, whose)
+        return DatabaseConnection(
+            self.connect, whole, self.commit_timeout_ms, whose, context.is_cancelled
+        )
 
 
 class SqliteSink(DbApiSink):
