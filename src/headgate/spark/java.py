@@ -40,6 +40,8 @@ KILLED_S: Final = 10.0
 OLDEST: Final = 17
 NEWEST_FOR_4_0: Final = 22  # its Hadoop calls what Java 23 has taken away
 PROBE_TIMEOUT_S: Final = 20
+SUBMIT_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+"""The variable with options for the JVM that spark-submit starts."""
 VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
 
 _FRONT: Final = """#!/bin/sh
@@ -215,14 +217,14 @@ def _front(home: Path) -> Path:
 
 
 @contextmanager
-def java_start() -> Iterator[None]:
-    """PySpark may start a JVM within."""
+def java_start(jvm_options: str = "") -> Iterator[None]:
+    """PySpark may start a JVM within, with these options before those of the environment."""
     import pyspark.java_gateway
     from pyspark import SparkContext
 
     module: Any = pyspark.java_gateway
     logging.getLogger().addFilter(is_not_py4j)  # Py4J logs what it raises; added once
-    launcher = _JvmLauncher()
+    launcher = _JvmLauncher(jvm_options)
     usual = module.Popen
     module.Popen = launcher.start  # there is no other way to get hold of the process
     try:
@@ -242,7 +244,8 @@ class _JvmLauncher:
     the thread for ended, and a second one would not wait for the process that is to be killed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, jvm_options: str) -> None:
+        self._jvm_options = jvm_options
         self._launched: threading.Event | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._error: BaseException | None = None
@@ -250,6 +253,11 @@ class _JvmLauncher:
     def start(self, command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
         """Called instead of ``Popen``."""
         options["preexec_fn"] = _ignore_signals
+        if self._jvm_options:
+            environment = dict(options.get("env") or os.environ)
+            given = environment.get(SUBMIT_OPTIONS, "")
+            environment[SUBMIT_OPTIONS] = f"{self._jvm_options} {given}".strip()
+            options["env"] = environment
         launched = threading.Event()
 
         def launch() -> None:
