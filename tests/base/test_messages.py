@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from headgate.base import messages
+from headgate.base import messages, questions
 from headgate.base.checkpoints import (
     CheckpointFigures,
     CheckpointKind,
@@ -23,17 +23,21 @@ from headgate.base.inspections import (
     KeyCounts,
     PeekRecords,
     ReadChannels,
+    ReadState,
     SampledActivity,
     SampledStack,
     SampleStacks,
+    ShownState,
+    ShownValue,
     StackSamples,
+    StateValue,
+    StateValues,
     WaitingEntry,
     WaitingRecords,
 )
 from headgate.base.job_records import LogLine
 from headgate.base.messages import (
     Cancel,
-    CancelAsked,
     Challenge,
     ChannelOrder,
     CheckpointAborted,
@@ -50,8 +54,6 @@ from headgate.base.messages import (
     Hello,
     Inspect,
     Inspected,
-    JobAnswer,
-    JobQuestion,
     Logged,
     Metrics,
     OutputOrder,
@@ -59,11 +61,11 @@ from headgate.base.messages import (
     Proof,
     Refused,
     Register,
-    SavepointAnswer,
-    SavepointAsked,
+    RowsSent,
     Shutdown,
     SplitsAssigned,
     SplitsWanted,
+    StateLineOpened,
     TaskChanged,
     TaskFigures,
     TaskManagerFailed,
@@ -72,6 +74,15 @@ from headgate.base.messages import (
     TimeAnnounced,
     TimeReported,
     Welcome,
+)
+from headgate.base.questions import (
+    CancelAsked,
+    JobAnswer,
+    JobQuestion,
+    SavepointAnswer,
+    SavepointAsked,
+    StateAsked,
+    StateShown,
 )
 
 TASK = TaskOrder(
@@ -108,6 +119,7 @@ ALL: list[ControlMessage] = [
     Placed("job/7/0", {"0.1": ("10.0.0.2", 5)}),
     TimeAnnounced("job/7/0", "group", None),
     SplitsWanted("job/7/0", "1.0", 2, 1),
+    RowsSent("job/7/0", 1, 64),
     SplitsAssigned("job/7/0", "1.0", (SplitData(b"mark", b"split"),), True, False),
     CheckpointTriggered(
         "job/7/0", "1.0", 5, CheckpointOptions(9, CheckpointKind.SAVEPOINT, Stop.DRAIN)
@@ -122,6 +134,13 @@ ALL: list[ControlMessage] = [
     CancelAsked("enough"),
     JobAnswer("job", "orders", "RUNNING", 17, "busy"),
     SavepointAnswer("s3://bucket/savepoint-job-1", "FINISHED"),
+    StateAsked("counts", "total", ["a", "7"], "string", 2.0),
+    StateShown(
+        ShownState("counts", "count", "total", "value", [ShownValue("a", True, {"n": [1]})]), "no"
+    ),
+    StateLineOpened("7", 3, 99, "host"),
+    Inspect("run", 6, "1.0", ReadState("counts", "total", (b"k",), 10.0)),
+    Inspected("run", 6, "1.0", StateValues("value", (StateValue(b"v"), StateValue(None, "no")))),
     Inspect("job/7/0", 1, "1.0", SampleStacks(2.5, 50)),
     Inspect("job/7/0", 2, "1.0", PeekRecords(1, None, 5)),
     Inspect("job/7/0", 3, "1.0", CountKeys(7)),
@@ -150,7 +169,7 @@ def test_a_message_comes_out_as_it_went_in(message: ControlMessage) -> None:
 def test_every_message_has_its_test() -> None:
     tagged = [
         kind
-        for kind in vars(messages).values()
+        for kind in [*vars(messages).values(), *vars(questions).values()]
         if isinstance(kind, type)
         and issubclass(kind, msgspec.Struct)
         and kind.__struct_config__.tag is not None

@@ -1,5 +1,7 @@
 """A run as the driver sees it: deployment, ends, and which failure is told."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -218,6 +220,67 @@ def test_a_task_whose_neighbour_was_cancelled_first_counts_as_cancelled() -> Non
     changed(run, TaskState.FAILED, "1.1", failure=BOOM)
     assert run.states["1.0"] is TaskState.CANCELLED
     assert run.states["1.1"] is TaskState.FAILED
+
+
+def limited(rows: int) -> JobRun:
+    return JobRun(replace(plan(), rows_wanted=rows), TIMES)
+
+
+def test_a_run_finishes_when_its_processes_together_have_sent_enough_rows() -> None:
+    run = limited(100)
+    effects = run.manager_registered(0, address(0), 0) + run.manager_registered(1, address(1), 0)
+    orders = [effect.message for effect in effects if isinstance(effect, Send)]
+    assert {order.rows_wanted for order in orders if isinstance(order, Deploy)} == {100}
+    changed(run, TaskState.RUNNING, *ALL)
+    assert run.rows_sent(RUN, 0, 60, 0) == []
+    assert run.rows_sent(RUN, 0, 70, 0) == [], "a sum of its own, not one more part"
+    assert run.rows_sent("job/0/1", 1, 99, 0) == [], "of another run"
+    assert sent(run.rows_sent(RUN, 1, 30, 0)) == [(0, "Cancel"), (1, "Cancel")]
+    assert run.rows_sent(RUN, 1, 50, 0) == []
+    changed(run, TaskState.FAILED, "0.0", failure=BOOM)
+    last = changed(run, TaskState.CANCELLED, *ALL[1:])
+    assert ending(last) == Outcome(JobState.FINISHED)
+    assert [e.message for e in last if isinstance(e, Send)] == [Shutdown(RUN)] * 2
+    run.check()
+
+
+def test_a_run_with_enough_rows_waits_for_the_task_managers_that_spark_still_starts() -> None:
+    run = limited(5)
+    run.manager_registered(0, address(0), 0)
+    assert run.rows_sent(RUN, 0, 64, 0) == []
+    effects = run.manager_registered(1, address(1), 10)
+    assert sent(effects) == [(0, "Placed"), (1, "Deploy"), (0, "Cancel"), (1, "Cancel")]
+    assert ending(changed(run, TaskState.CANCELLED, *ALL)) == Outcome(JobState.FINISHED)
+
+
+def test_a_run_with_enough_rows_waits_for_user_code_until_somebody_cancels_it() -> None:
+    run = limited(5)
+    for slot in (0, 1):
+        run.manager_registered(slot, address(slot), 0)
+    changed(run, TaskState.RUNNING, *ALL)
+    early = [e.message for e in run.rows_sent(RUN, 0, 5, 0) if isinstance(e, Send)]
+    assert [m.is_patient for m in early if isinstance(m, Cancel)] == [True, True]
+    assert run.next_deadline_ms is None and run.tick(1e9) == []
+    late = [e.message for e in run.cancel("no more", 1e9) if isinstance(e, Send)]
+    assert [m.is_patient for m in late if isinstance(m, Cancel)] == [False, False]
+    outcome = ending(run.tick(1e9 + TIMES.cancel_ms))
+    assert outcome == Outcome(JobState.CANCELLED, reason="no more")
+
+
+def test_who_wants_all_rows_gets_all() -> None:
+    run = running()
+    assert run.rows_sent(RUN, 0, 1_000_000, 0) == []
+    assert run.state is JobState.RUNNING
+
+
+@pytest.mark.parametrize("slot", [None, 1])
+def test_a_run_that_is_given_up_while_it_ends_early_has_not_finished(slot: int | None) -> None:
+    run = limited(1)
+    for number in (0, 1):
+        run.manager_registered(number, address(number), 0)
+    run.rows_sent(RUN, 0, 1, 0)
+    outcome = ending(run.given_up("the end", 0) if slot is None else run.superseded(slot, 0))
+    assert outcome is not None and outcome.state is JobState.CANCELLED
 
 
 def test_a_run_without_task_managers_is_cancelled_at_once() -> None:

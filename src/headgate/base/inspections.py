@@ -1,4 +1,4 @@
-"""Questions about a task that runs, and their answers: stacks, waiting records, keys, channels.
+"""Questions about a task that runs, and their answers: stacks, waiting records, channels, state.
 
 The driver puts one into ``Inspect``, the task manager answers with ``Inspected``. Law: a question
 changes nothing in the task; every answer is bounded, whatever was asked for: a task manager cuts
@@ -6,7 +6,7 @@ what is beyond the limits below.
 """
 
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,12 @@ MAX_STACKS: Final = 1_000
 MAX_ENTRIES: Final = 1_000
 """Waiting records, or keys, of one answer."""
 MAX_CHANNELS: Final = 10_000
+MAX_STATE_KEYS: Final = 1_000
+"""Keys of one question about state."""
+MAX_VALUE_BYTES: Final = 1024 * 1024
+"""Of one value, pickled."""
+MAX_STATE_BYTES: Final = 4 * MAX_VALUE_BYTES
+"""Of all values of one answer."""
 
 
 class SampleStacks(msgspec.Struct, frozen=True, tag=True):
@@ -51,7 +57,19 @@ class ReadChannels(msgspec.Struct, frozen=True, tag=True):
     """So many channels at most, those with the largest backlog first."""
 
 
-Inspection: TypeAlias = SampleStacks | PeekRecords | CountKeys | ReadChannels
+class ReadState(msgspec.Struct, frozen=True, tag=True):
+    """What does a keyed state of the task hold at these keys, all at one moment?"""
+
+    uid: str
+    """Of the operator."""
+    state: str
+    keys: tuple[bytes, ...]
+    """Pickled, as the key selector returns them."""
+    within_ms: float = 10_000.0
+    """After this time nobody waits for the answer any more."""
+
+
+Inspection: TypeAlias = SampleStacks | PeekRecords | CountKeys | ReadChannels | ReadState
 
 
 class SampledActivity(Enum):
@@ -177,4 +195,49 @@ class ChannelTable(msgspec.Struct, frozen=True, tag=True):
     rows: tuple[ChannelFigures, ...]
 
 
-Found: TypeAlias = StackSamples | WaitingRecords | KeyCounts | ChannelTable
+class StateValue(msgspec.Struct, frozen=True, array_like=True):
+    """What a state holds at one key."""
+
+    data: bytes | None = None
+    """Pickled; None: nothing is there, or ``problem`` says why it cannot be shown."""
+    problem: str = ""
+
+
+class StateValues(msgspec.Struct, frozen=True, tag=True):
+    """Answer to ``ReadState``: a value for each key, in the order of the question."""
+
+    kind: str = ""
+    """As the descriptor has it: ``value``, ``list``, ``map``, ``reducing``, ``aggregating``."""
+    values: tuple[StateValue, ...] = ()
+    problem: str = ""
+    """Why there are none: the operator has no such state."""
+
+
+class ShownValue(msgspec.Struct, frozen=True):
+    """A value of a state, for people."""
+
+    key: Any
+    """In JSON's words, or as ``repr`` shows it."""
+    found: bool
+    """Whether there is anything at the key."""
+    value: Any = None
+    """In JSON's words, if it has any in them."""
+    text: str = ""
+    """As ``repr`` shows it, cut, if it has none."""
+    problem: str = ""
+    """Why it cannot be shown."""
+
+
+class ShownState(msgspec.Struct, frozen=True):
+    """What a state holds at some keys, for people."""
+
+    uid: str
+    operator: str
+    """Its name."""
+    state: str
+    kind: str
+    values: list[ShownValue]
+    """In the order of the keys."""
+
+
+Found: TypeAlias = StackSamples | WaitingRecords | KeyCounts | ChannelTable | StateValues

@@ -15,7 +15,6 @@ from headgate.base.checkpoints import (
     CheckpointFigures,
     CheckpointOptions,
     SplitData,
-    Stop,
     SubtaskState,
     TaskRestore,
 )
@@ -31,8 +30,9 @@ from headgate.base.figures import (
 )
 from headgate.base.inspections import Found, Inspection
 from headgate.base.job_records import LogLine
+from headgate.base.questions import Answer, Question
 
-CONTROL_VERSION: Final = 5
+CONTROL_VERSION: Final = 6
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 
@@ -269,6 +269,18 @@ class Register(msgspec.Struct, frozen=True, tag=True):
     host: str = ""
 
 
+class StateLineOpened(msgspec.Struct, frozen=True, tag=True):
+    """Reads of state may be asked for on this connection; sent instead of ``Register``.
+
+    By a task manager that has registered, on another connection.
+    """
+
+    stage: str
+    slot: int
+    pid: int
+    host: str
+
+
 class TaskManagerFailed(msgspec.Struct, frozen=True, tag=True):
     """I cannot serve this slot; sent instead of ``Register``."""
 
@@ -341,6 +353,14 @@ class SplitsWanted(msgspec.Struct, frozen=True, tag=True):
     """Splits that it has and has not read to their ends."""
 
 
+class RowsSent(msgspec.Struct, frozen=True, tag=True):
+    """This process has handed so many rows to Spark, all in all, in a run that wants only some."""
+
+    run: str
+    slot: int
+    rows: int
+
+
 class Inspected(msgspec.Struct, frozen=True, tag=True):
     """What was found at a task; exactly one for each ``Inspect``."""
 
@@ -378,6 +398,8 @@ class Deploy(msgspec.Struct, frozen=True, tag=True):
     """The job's vertices, shipped; None: they came with an earlier message."""
     checkpoints: CheckpointOrder | None = None
     """None: none are taken, neither by the clock nor by people."""
+    rows_wanted: int | None = None
+    """Of a part of a DataFrame: so many rows are enough, all tasks together; None: all of them."""
 
 
 class Placed(msgspec.Struct, frozen=True, tag=True):
@@ -446,6 +468,8 @@ class Cancel(msgspec.Struct, frozen=True, tag=True):
 
     run: str
     reason: str
+    is_patient: bool = False
+    """Whether user code may take its time: the process has rows that would be lost with it."""
 
 
 class Shutdown(msgspec.Struct, frozen=True, tag=True):
@@ -466,53 +490,10 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
     """Both ways: I live."""
 
 
-# Whoever knows the job's secret may ask instead of registering, and gets an answer. An answer says
-# in ``problem`` why there is no other one.
-
-
-class JobQuestion(msgspec.Struct, frozen=True, tag=True):
-    """How is the job?"""
-
-
-class SavepointAsked(msgspec.Struct, frozen=True, tag=True):
-    """Take a savepoint, and perhaps end the job with it."""
-
-    directory: str | None = None
-    """It gets a folder of its own in there; None: where the job's settings say."""
-    stop: Stop = Stop.NO
-
-
-class CancelAsked(msgspec.Struct, frozen=True, tag=True):
-    """End the job now."""
-
-    reason: str
-
-
-class JobAnswer(msgspec.Struct, frozen=True, tag=True):
-    """How it is; after ``CancelAsked``, how it has ended."""
-
-    job: str
-    name: str
-    state: str
-    """The name of a JobStatus."""
-    since_ms: int
-    """When it was started, in milliseconds since 1970."""
-    problem: str = ""
-
-
-class SavepointAnswer(msgspec.Struct, frozen=True, tag=True):
-    """Where the savepoint is, and how the job is now."""
-
-    path: str
-    state: str
-    problem: str = ""
-
-
-Question: TypeAlias = JobQuestion | SavepointAsked | CancelAsked
-Answer: TypeAlias = JobAnswer | SavepointAnswer
 Greeting: TypeAlias = Hello | Challenge | Proof | Welcome
 ToDriver: TypeAlias = (
     Register
+    | StateLineOpened
     | TaskManagerFailed
     | TaskChanged
     | Metrics
@@ -521,6 +502,7 @@ ToDriver: TypeAlias = (
     | CheckpointDeclined
     | CheckpointWanted
     | SplitsWanted
+    | RowsSent
     | Inspected
     | Logged
     | Heartbeat

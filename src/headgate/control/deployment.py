@@ -35,6 +35,8 @@ class RunPlan:
     """The checkpoint that it goes on from."""
     sources: tuple[PlannedSource, ...] = ()
     """Those whose splits the driver hands out while the run goes on."""
+    rows_wanted: int | None = None
+    """Of a part of a DataFrame: it may end after so many rows; None: not before its end."""
 
 
 class TaskManagers:
@@ -144,6 +146,7 @@ class TaskPlacement:
             places,
             code,
             plan.checkpoints,
+            plan.rows_wanted,
         )
         return [(slot, deploy)]
 

@@ -5,7 +5,9 @@ its time. It ends with the first failure of the best rank: a task's own before a
 before a mere consequence (a lost peer, a failed producer). After a failure of a lesser rank, tasks
 are cancelled only after a moment, so that a better cause can still be reported. A failed run whose
 task managers are all there restarts in place if its recovery says so. Every report names its
-attempt; reports of earlier attempts are ignored.
+attempt; reports of earlier attempts are ignored. A run that wants only some rows has finished when
+its processes have sent as many, whatever becomes of its tasks then; it waits for them as long as it
+would have without the limit, as a process that is ended takes its rows with it.
 """
 
 from collections.abc import Sequence
@@ -89,6 +91,7 @@ class JobRun:
         self._is_discovering = False
         self._start = StartWatch(times.start_ms)
         self._awaits_storage: dict[str, tuple[float, float]] = {}  # since when, next warning
+        self._rows: dict[int, int] = {}  # handed to Spark, by slot
 
     @property
     def plan(self) -> RunPlan:
@@ -160,7 +163,7 @@ class JobRun:
         effects = self._deploy(placement.arrived(slot, address), now_ms)
         if placement.is_complete:
             self._managers.register_by_ms = None
-        return effects + self._advance(now_ms)
+        return effects + self._advance(now_ms) + self._end_if_enough(now_ms)
 
     def manager_failed(self, slot: int, failure: Failure, now_ms: float) -> list[Effect]:
         """A task manager could not start; it does not register any more."""
@@ -241,6 +244,25 @@ class JobRun:
             return []
         return self._fail(failure, "", FailureRank.OWN, now_ms)
 
+    def rows_sent(self, run: str, slot: int, rows: int, now_ms: float) -> list[Effect]:
+        """A process has handed so many rows to Spark; the run ends as soon as these are enough."""
+        if run != self.plan.run:
+            return []
+        self._rows[slot] = rows
+        return self._end_if_enough(now_ms)
+
+    @property
+    def _has_enough(self) -> bool:
+        wanted = self.plan.rows_wanted
+        return wanted is not None and sum(self._rows.values()) >= wanted
+
+    def _end_if_enough(self, now_ms: float) -> list[Effect]:
+        """A task manager that came after the end would be taken for the next attempt."""
+        is_over = self.state.has_ended or self.state.is_ending
+        if is_over or not self._has_enough or not self._attempt.placement.is_complete:
+            return []
+        return self._cancel(Outcome(JobState.FINISHED), "it has produced enough rows", now_ms)
+
     # Reports on checkpoints.
 
     def checkpoint_reported(self, report: CheckpointReport, now_ms: float) -> list[Effect]:
@@ -301,12 +323,16 @@ class JobRun:
     def cancel(self, reason: str, now_ms: float) -> list[Effect]:
         """Somebody wants the run to end."""
         self._cancel_wanted = self._cancel_wanted or reason
-        if self.state.has_ended or self.state.is_ending:
+        ends_early = self.state.is_ending and self._outcome.state is JobState.FINISHED
+        if self.state.has_ended or (self.state.is_ending and not ends_early):
             return []
+        return self._cancel(Outcome(JobState.CANCELLED, reason=reason), reason, now_ms)
+
+    def _cancel(self, outcome: Outcome, reason: str, now_ms: float) -> list[Effect]:
         self._move(RunTransition.CANCEL)
         self._managers.register_by_ms = self._restart_at_ms = None
         self._start.ended()
-        self._outcome = Outcome(JobState.CANCELLED, reason=reason)
+        self._outcome = outcome
         effects = self._end_attempt(reason, now_ms)
         return effects + self._cancel_all(reason, now_ms) + self._advance(now_ms)
 
@@ -317,13 +343,15 @@ class JobRun:
         if not self.state.is_ending:
             self._move(RunTransition.FAILURE)
             self._outcome = Outcome(JobState.FAILED, failure_of(RunSuperseded(slot)))
+        elif self._outcome.state is JobState.FINISHED:
+            self._outcome = Outcome(JobState.CANCELLED, reason=str(RunSuperseded(slot)))
         return self._end(RunTransition.GIVEN_UP, now_ms)
 
     def given_up(self, reason: str, now_ms: float) -> list[Effect]:
         """The driver closes: end at once and wait for nobody."""
         if self.state.has_ended:
             return []
-        if not self.state.is_ending:
+        if not self.state.is_ending or self._outcome.state is JobState.FINISHED:
             self._outcome = Outcome(JobState.CANCELLED, reason=reason)
         return self._end(RunTransition.GIVEN_UP, now_ms)
 
@@ -354,7 +382,8 @@ class JobRun:
 
     def check(self) -> None:
         """The law, as far as one moment shows it."""
-        assert self.state is not JobState.FINISHED or self._attempt.has_finished
+        has_finished = self._attempt.has_finished or self._has_enough
+        assert self.state is not JobState.FINISHED or has_finished
         if self.state in (JobState.FAILING, JobState.FAILED):
             assert self._outcome.failure is not None
         if self.state in (JobState.DEPLOYING, JobState.RUNNING):
@@ -404,8 +433,10 @@ class JobRun:
         return effects + self._advance(now_ms)
 
     def _cancel_all(self, reason: str, now_ms: float) -> list[Effect]:
-        self._clean_by_ms = now_ms + self._times.cancel_ms
-        return [Send(slot, Cancel(self.plan.run, reason)) for slot in self._managers.here]
+        is_patient = self._outcome.state is JobState.FINISHED
+        self._clean_by_ms = None if is_patient else now_ms + self._times.cancel_ms
+        message = Cancel(self.plan.run, reason, is_patient)
+        return [Send(slot, message) for slot in self._managers.here]
 
     def _advance(self, now_ms: float) -> list[Effect]:
         """Go to the next state if what the run waits for has happened."""
@@ -432,6 +463,8 @@ class JobRun:
     def _stop(self, now_ms: float) -> list[Effect]:
         """All tasks have ended or are given up: end the run, or begin anew."""
         recovery, failure = self._recovery, self._outcome.failure
+        if self._outcome.state is JobState.FINISHED:
+            return self._end(RunTransition.COMPLETED, now_ms)
         if recovery is None or failure is None:
             return self._end(RunTransition.CLEANED_UP, now_ms)
         if self._restart_at_ms is None:  # else it is the loss of one that was to begin anew

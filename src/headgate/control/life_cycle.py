@@ -1,8 +1,9 @@
 """The life of a job run, as a table: created → deploying → running → finished, cancelled or failed.
 
 Law: a pair that is not in TRANSITIONS is a bug; the three ends are final. What fails while a run is
-cancelled is cancelled with it; a run that is cancelled while it fails still ends as failed. A
-failed run may restart in its task managers: until it is deployed again it is RESTARTING.
+cancelled is cancelled with it; a run that is cancelled while it fails still ends as failed. A run
+that has produced enough rows is cancelled, too, but has finished then. A failed run may restart in
+its task managers: until it is deployed again it is RESTARTING.
 """
 
 from enum import Enum
@@ -36,7 +37,7 @@ class RunTransition(Enum):
 
     DEPLOYED = "the first tasks were sent to their task manager"
     STARTED = "all task managers are there and their tasks run"
-    COMPLETED = "every task has finished"
+    COMPLETED = "every task has finished, or has ended after enough rows"
     CANCEL = "somebody wants it to end"
     FAILURE = "a task failed or a task manager was lost"
     CLEANED_UP = "every deployed task has ended, or had time enough to"
@@ -63,6 +64,7 @@ TRANSITIONS: Final = {
     (JobState.CANCELLING, RunTransition.CANCEL): JobState.CANCELLING,
     (JobState.CANCELLING, RunTransition.FAILURE): JobState.CANCELLING,
     (JobState.CANCELLING, RunTransition.CLEANED_UP): JobState.CANCELLED,
+    (JobState.CANCELLING, RunTransition.COMPLETED): JobState.FINISHED,
     (JobState.CANCELLING, RunTransition.GIVEN_UP): JobState.CANCELLED,
     (JobState.FAILING, RunTransition.CANCEL): JobState.FAILING,
     (JobState.FAILING, RunTransition.FAILURE): JobState.FAILING,

@@ -117,6 +117,9 @@ class GlobalWindow(Window):
     def __reduce__(self) -> "tuple[type[GlobalWindow], tuple[()]]":
         return GlobalWindow, ()
 
+    def __setstate__(self, state: object) -> None:
+        raise TypeError("a pickle cannot change the one GlobalWindow")
+
     def __repr__(self) -> str:
         return "GlobalWindow()"
 

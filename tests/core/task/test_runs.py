@@ -250,6 +250,15 @@ def test_a_place_that_cannot_be_used_ends_all_tasks_but_not_in_a_cancelled_run(
     assert len(process.changes()) == 1
 
 
+def test_user_code_has_all_the_time_after_a_patient_cancellation(process: Process) -> None:
+    process.order(deploy("r1", "a"), Cancel("r1", "enough", is_patient=True))
+    assert process.begun[0].noted[-1] == "cancel"
+    assert not process.runs.is_stuck(1e12)
+    process.order(Cancel("r1", "why"))
+    assert not process.runs.is_stuck(99)
+    assert process.runs.is_stuck(100)
+
+
 def test_user_code_has_a_while_to_come_back_after_the_first_cancellation(
     process: Process,
 ) -> None:

@@ -27,6 +27,7 @@ from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
 from headgate.core.egress.writer import RecordWriter
+from headgate.core.state.reading import StateReader
 from headgate.functions.context import SnapshotMoment
 from headgate.functions.error_policy import OnError
 
@@ -210,6 +211,13 @@ class Chain:
         sizes = [operator.state_bytes() for operator in self._operators.values()]
         known = [size for size in sizes if size is not None]
         return sum(known) if known else UNKNOWN
+
+    def state_reader(self, uid: str) -> StateReader | None:
+        """What reads the keyed state of an operator; None: it has none, or there is no such one."""
+        for index, operator in self._operators.items():
+            if self._spec.operators[index].uid == uid:
+                return operator.state_reader()
+        return None
 
     def _each(self, action: Callable[[Operator], None], doing: str) -> None:
         for index in sorted(self._operators):

@@ -24,6 +24,7 @@ from headgate.core.state.cursor import PLAIN, seen
 from headgate.core.state.keys import go_by_identity
 from headgate.core.state.migration import Change, shape_of
 from headgate.core.state.opening import StateOpener
+from headgate.core.state.reading import StateReader
 from headgate.functions.context import TimeDomain
 
 KEYS: Final = "keys"
@@ -55,6 +56,7 @@ class KeyedContext:
         self.shapes = context.shapes
         self._compare_keys(context.key_type)
         self.opener = StateOpener(self.backend, context.now_ms, shapes=self.shapes)
+        self.reader = StateReader(self.backend, self.shapes, self.opener, context.now_ms)
         self.timers = InternalTimerService(self.backend, context, fire or _no_timers, fired)
         self._is_timed = fire is not None
         self.timers.restored(watermark_ms)

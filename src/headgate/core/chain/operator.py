@@ -13,6 +13,7 @@ from headgate.base.elements import Bundle, Key, LatencyMarker, Record, StreamSta
 from headgate.base.figures import AsyncFigures
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorSnapshot
+from headgate.core.state.reading import StateReader
 from headgate.functions.context import SnapshotMoment
 from headgate.functions.source import SplitLag
 
@@ -143,6 +144,10 @@ class Operator:
 
     def state_bytes(self) -> int | None:
         """About the bytes of its state; None: not known. Asked between two elements."""
+        return None
+
+    def state_reader(self) -> StateReader | None:
+        """What reads its keyed state for somebody outside of the task; None: it has none."""
         return None
 
     def close(self) -> None:

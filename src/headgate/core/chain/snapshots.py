@@ -72,10 +72,13 @@ def restored_parts(restored: OperatorRestored | None, name: str) -> tuple[bytes 
     """The state of the part with this name, for each old task; raises StateBroken."""
     if restored is None:
         return ()
-    return tuple(state if state is None else _unpacked(state).get(name) for state in restored.plain)
+    return tuple(
+        state if state is None else unpack_parts(state).get(name) for state in restored.plain
+    )
 
 
-def _unpacked(data: bytes) -> dict[str, bytes]:
+def unpack_parts(data: bytes) -> dict[str, bytes]:
+    """The parts of one task, by name; raises StateBroken."""
     try:
         return _DECODER.decode(data)
     except Exception as error:

@@ -19,6 +19,7 @@ from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot, pack_parts, restored_parts
 from headgate.core.state.opening import StateOpener
 from headgate.core.state.operator_state import OperatorStates
+from headgate.core.state.reading import StateReader
 from headgate.functions.context import (
     FunctionInitializationContext,
     FunctionSnapshotContext,
@@ -155,6 +156,9 @@ class StatefulOperator(Operator):
 
     def state_bytes(self) -> int | None:
         return None if self._keyed is None else self._keyed.backend.size_bytes()
+
+    def state_reader(self) -> StateReader | None:
+        return None if self._keyed is None else self._keyed.reader
 
     def key_ended(self) -> None:
         assert self._keyed is not None

@@ -26,6 +26,10 @@ Sweep: TypeAlias = Callable[[int], None]
 """Looks for expired entries; called for each bundle with the number of its records."""
 
 
+class ValueTooLarge(Exception):
+    """What a state holds at a key is too much to be given to somebody outside of the task."""
+
+
 @dataclass(frozen=True, slots=True)
 class StateSpec:
     """What a backend must know about a state. The name is unique within the operator."""
@@ -166,6 +170,14 @@ class KeyedBackend(Protocol):
         """Where the state holds something; entries may be changed and removed meanwhile.
 
         Keys are as the cursor holds them. What is added meanwhile may be left out.
+        """
+
+    def read(self, name: str, kind: str, key: Key, most_bytes: int) -> Record:
+        """What a state without namespaces holds at a key, as a snapshot would; None: nothing.
+
+        The key is as the cursor would hold it. Nothing is changed, neither the cursor nor a cache,
+        and the answer may be what the backend itself holds. Raises ValueTooLarge if a list or map
+        on disk is longer than so many bytes.
         """
 
     def forget_key(self) -> None:

@@ -12,11 +12,13 @@ import math
 import pickle
 import zlib
 from collections.abc import Iterator, Mapping, Set
+from datetime import datetime, timezone
 from decimal import Decimal
 from itertools import chain
 from numbers import Integral, Rational
 from types import BuiltinFunctionType, FunctionType
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from headgate.base.elements import Key
 from headgate.base.moved import first_name
@@ -100,8 +102,18 @@ def _frozen_form(key: Key) -> tuple[str, object]:
 
 def canonical(key: Key) -> Key:
     """The same for equal objects of a class that says so by ``__headgate_key__``."""
+    if type(key) is datetime and isinstance(key.tzinfo, ZoneInfo):
+        return _in_utc(key)
     make = getattr(type(key), "__headgate_key__", None)
     return key if make is None else make(key)
+
+
+def _in_utc(key: datetime) -> datetime:
+    """What it equals, whatever the rules of its zone are in this process."""
+    try:
+        return key.replace(fold=0).astimezone(timezone.utc)
+    except OverflowError:  # of the first day that there is, or of the last
+        return key
 
 
 def key_bytes(key: Key) -> bytes:

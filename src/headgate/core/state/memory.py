@@ -81,6 +81,10 @@ class MemoryBackend:
                 for key in list(by_namespace.get(namespace, ())):
                     yield namespace, key
 
+    def read(self, name: str, kind: str, key: Key, most_bytes: int) -> Record:
+        spaces = self._spaces.get(name)
+        return None if spaces is None else spaces.plain.entries.get(key)
+
     def forget_key(self) -> None:
         key = self.cursor.key
         for spaces in self._spaces.values():

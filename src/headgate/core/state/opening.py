@@ -60,6 +60,11 @@ class StateOpener:
             _refuse_other(descriptor, found[0])
         return found[1]
 
+    def opened(self, name: str) -> StateDescriptor | None:
+        """The descriptor of an open state; None: nobody has asked for it."""
+        found = self._opened.get(name)
+        return None if found is None else found[0]
+
     def _make(self, descriptor: StateDescriptor) -> State:
         kind = descriptor.kind if descriptor.kind in ("list", "map") else "value"
         spec = StateSpec(descriptor.name, kind, self._namespaced)

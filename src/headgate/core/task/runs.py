@@ -7,6 +7,7 @@ until it begins; an order that cannot be carried out fails the tasks that it con
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from headgate.base.checkpoints import CheckpointOptions, SplitData
@@ -173,8 +174,8 @@ class TaskRuns(Generic[Tasks]):
         match order:
             case Deploy():
                 self._guard(lambda: self._deploy(order), [task.id for task in order.tasks])
-            case Cancel():
-                self.cancel(now_ms)
+            case Cancel(_, _, is_patient):
+                self._cancel(inf if is_patient else self._cancel_ms, now_ms)
             case _ if tasks is None:
                 pass
             case Placed():

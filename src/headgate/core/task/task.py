@@ -17,6 +17,7 @@ from headgate.base.checkpoints import CheckpointOptions, SplitData
 from headgate.base.elements import MAX_WATERMARK_MS, StreamStatus, Watermark
 from headgate.base.errors import TaskCancelled
 from headgate.base.figures import UNKNOWN
+from headgate.base.inspections import ReadState
 from headgate.base.messages import TaskState
 from headgate.base.spilling import SpillRoom
 from headgate.core.chain.async_calls import ImmediateCalls, StartCalls
@@ -47,6 +48,7 @@ from headgate.core.task.processors import (
     Processor,
     SourceProcessor,
 )
+from headgate.core.task.state_reads import AnswerRead, StateReads
 from headgate.core.task.statistics import (
     NO_SIZES,
     TaskActivity,
@@ -68,7 +70,7 @@ class StepResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TaskServices:
-    """For one task; all but the loan is used inside the baton."""
+    """For one task; used inside the baton, unless it is said otherwise."""
 
     loan: Loan
     """Lends the baton of the task's thread while user code runs."""
@@ -86,6 +88,11 @@ class TaskServices:
     """Runs a callback inside the baton, soon; any thread may call it."""
     start_watch: StartWatch = NothingWatched
     """Watches descriptors for a source."""
+    is_cancelled: Callable[[], bool] = lambda: False
+    sleep: Callable[[float], None] = lambda seconds: None
+    """Waits while user code runs; raises TaskCancelled."""
+    when_cancelled: Callable[[Callable[[], None]], None] = lambda call: None
+    """These three are used outside the baton, by any thread."""
 
 
 class TaskListener(Protocol):
@@ -166,6 +173,7 @@ class Task:
         self._cancelled = False
         self._waits_since_ms = 0.0
         self._figures = OwnFigures(chain)
+        self._reads = StateReads(chain, self.mailbox, services.loan, services.clock.now_ms)
         self._plan = checkpoints
         self._restored = restored or FRESH
         self._checkpoints = None if checkpoints is None else self._take_part(checkpoints)
@@ -280,6 +288,7 @@ class Task:
             failure = failure or trouble
         self._times.turn_to(TaskActivity.IDLE, self._clock.now_ms())
         state = self._end(failure)
+        self._reads.close(f"it is {state.value}")
         self._tell(state, self.lifecycle.failure)
 
     def _close_operators(self) -> None:
@@ -295,6 +304,10 @@ class Task:
     def waiting_inputs(self) -> WaitingInputs:
         """What waits in front of it, to be looked at (inside the baton)."""
         return WaitingInputs(self._chain.head, self._inputs, self._gates)
+
+    def read_state(self, question: ReadState, answer: AnswerRead) -> None:
+        """See ``StateReads``; asked inside the baton, answered there between two bundles."""
+        self._reads.ask(question, answer)
 
     def statistics(self) -> TaskStatistics:
         """Asked inside the baton; what only its own thread can read is read anew, soon."""
@@ -367,6 +380,9 @@ class Task:
             checkpoints=self._plan is not None and self._plan.enabled,
             key_type=spec.key_type,
             record_type=spec.record_type,
+            is_cancelled=self._services.is_cancelled,
+            sleep=self._services.sleep,
+            when_cancelled=self._services.when_cancelled,
             warn=self._services.warn,
         )
 

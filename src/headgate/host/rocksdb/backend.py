@@ -25,7 +25,7 @@ from headgate.core.state.snapshot import (
 )
 from headgate.core.state.timers import TimerQueue
 from headgate.functions.state import ListState, MapState, ValueState
-from headgate.host.rocksdb.cache import CacheBudget
+from headgate.host.rocksdb.cache import ABSENT, CacheBudget, value_of
 from headgate.host.rocksdb.codec import AddressCodec, entry_key, pack, state_prefix
 from headgate.host.rocksdb.database import Database, SharedMemory, StateFolder, WriteEntry
 from headgate.host.rocksdb.file_snapshot import (
@@ -46,6 +46,7 @@ from headgate.host.rocksdb.states import (
     StoredValues,
     key_and_namespace,
     list_entries,
+    read_stored,
 )
 
 BATCH: Final = 1000
@@ -110,6 +111,17 @@ class RocksBackend:
                     last = found.prefix
                     if spec.namespaced == (found.namespace is not None):
                         yield found.namespace, seen(found.key)
+
+    def read(self, name: str, kind: str, key: Key, most_bytes: int) -> Record:
+        """See ``KeyedBackend``."""
+        number = self._numbers.get(name)
+        if number is None:
+            return None
+        if kind == VALUE and name in self._values:
+            cached = self._values[name].cache.peek(key)
+            if cached is not ABSENT:
+                return value_of(cached)
+        return read_stored(self._database, self._codec.address(number, key, None), kind, most_bytes)
 
     def forget_key(self) -> None:
         key = self.cursor.key

@@ -99,6 +99,11 @@ class ValueCache:
             self.young[key] = found
         return found
 
+    def peek(self, key: CacheKey) -> Record:
+        """The cached form of a key's value, or ABSENT; the cache stays as it is."""
+        found = self.young.get(key, ABSENT)
+        return self._old.get(key, ABSENT) if found is ABSENT else found
+
     def put(self, key: CacheKey, value: Record) -> None:
         """Set a value (see ``cached_form``), to be written later; None: delete."""
         before = self.young.get(key, ABSENT)

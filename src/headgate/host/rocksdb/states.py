@@ -12,7 +12,9 @@ from typing import Final
 
 from headgate.base.elements import Key, Record
 from headgate.base.values import ATOMS
+from headgate.core.state.backend import ValueTooLarge
 from headgate.core.state.cursor import PLAIN, Cursor, Namespace
+from headgate.core.state.snapshot import LIST, VALUE
 from headgate.functions.state import ListState, MapState, ValueState
 from headgate.host.rocksdb.cache import (
     ABSENT,
@@ -314,6 +316,28 @@ class RocksMap(MapState[Record, Record]):
             return db_key, self._database.get(db_key)
         except Exception as error:
             raise self._database.trouble(error) from error
+
+
+def read_stored(database: Database, address: Address, kind: str, most_bytes: int) -> Record:
+    """What the database holds at an address; None: nothing. Raises ValueTooLarge."""
+    if kind == VALUE:
+        try:
+            data = database.get(address.prefix)
+        except Exception as error:
+            raise database.trouble(error) from error
+        return None if data is None else unpack(address.body(data))
+    start, size = len(address.prefix), 0
+    found: list[tuple[Record, Record]] = []
+    for db_key, data in database.items(address.prefix):
+        size += len(data)
+        if size > most_bytes:
+            raise ValueTooLarge
+        body = address.body(data)
+        key, body = (None, body) if kind == LIST else entry_of(db_key[start:], body)
+        found.append((key, unpack(body)))
+    if not found:
+        return None
+    return [value for _, value in found] if kind == LIST else dict(found)
 
 
 def hashable(key: Record) -> Record:
