@@ -4,7 +4,7 @@ What SparkJob makes of the same calls is tested on Spark.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 
@@ -12,7 +12,8 @@ import msgspec
 
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
-from headgate.base.errors import HeadgateError
+from headgate.base.errors import HeadgateError, StateUnreadable
+from headgate.base.inspections import ShownState, ShownValue
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.job_directory import JobEntry, here
 from headgate.host.driver.job_endpoint import JobEndpoint
@@ -38,6 +39,7 @@ class RecordingJob:
         self.state = JobStatus.RUNNING
         self.asked: list[tuple[str | None, Stop]] = []
         self.reasons: list[str] = []
+        self.reads: list[tuple[str, str, float]] = []
         self.slow: Future[str] | None = None
         self.trouble: Exception | None = None
 
@@ -58,6 +60,18 @@ class RecordingJob:
         done: Future[str] = Future()
         done.set_result(f"{directory}/savepoint-{self.job_id}")
         return done
+
+    def shown_state(
+        self, operator: str, state: str, keys: Sequence[str], key_type: str, timeout_s: float
+    ) -> ShownState:
+        if operator != "counts":
+            raise StateUnreadable(f"the job has no operator {operator!r}; it has 'counts'")
+        self.reads.append((state, key_type, timeout_s))
+        shown = [
+            ShownValue(key, True, {"n": n}) if key != "none" else ShownValue(key, False)
+            for n, key in enumerate(keys)
+        ]
+        return ShownState(operator, "count", state, "value", shown)
 
     def cancel(self, reason: str) -> None:
         self.reasons.append(reason)

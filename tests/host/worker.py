@@ -9,10 +9,9 @@ import json
 import logging
 import pickle
 import sys
-import threading
 
 from headgate.host.worker.task_manager import run_task_manager
-from tests.host.conftest import descriptors
+from tests.host.leaks import descriptors, own_threads
 
 
 def main() -> None:
@@ -27,8 +26,7 @@ def main() -> None:
             report = {"error": type(error).__name__, "message": str(error)}
         gc.collect()
         left = [path for number, path in descriptors().items() if before.get(number) != path]
-        threads = [t.name for t in threading.enumerate() if t.name.startswith("headgate-")]
-        print(json.dumps({**report, "left": left, "threads": threads}), flush=True)
+        print(json.dumps({**report, "left": left, "threads": own_threads()}), flush=True)
 
 
 if __name__ == "__main__":

@@ -148,6 +148,7 @@ class ScriptedJob:
         self.tasks = list(tasks)
         self.processes: list[TaskManagerFigures] = []
         self.restarted = 0
+        self.waiting = ""
         self.state = JobStatus.RUNNING
         self.answers: dict[type[Inspection], Found] = {}
         self.asked: list[tuple[str, Inspection]] = []
@@ -171,6 +172,9 @@ class ScriptedJob:
 
     def task_managers(self) -> list[TaskManagerFigures]:
         return list(self.processes)
+
+    def waits_for(self) -> str:
+        return self.waiting
 
     def restarts(self) -> int:
         return self.restarted

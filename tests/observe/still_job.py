@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.figures import TaskManagerFigures
-from headgate.base.inspections import Found, Inspection
+from headgate.base.inspections import Found, Inspection, ShownState
 from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
 from headgate.base.messages import TaskFigures
 from headgate.plan.job_graph import JobGraph
@@ -29,6 +29,7 @@ class StillJob:
     state: JobStatus = JobStatus.RUNNING
     processes: Sequence[TaskManagerFigures] = ()
     restarted: int = 0
+    waiting: str = ""
     record: CheckpointsRecord = field(default_factory=CheckpointsRecord)
 
     def status(self) -> JobStatus:
@@ -46,6 +47,9 @@ class StillJob:
     def task_managers(self) -> list[TaskManagerFigures]:
         return list(self.processes)
 
+    def waits_for(self) -> str:
+        return self.waiting
+
     def restarts(self) -> int:
         return self.restarted
 
@@ -59,6 +63,11 @@ class StillJob:
         return []
 
     def inspect(self, task: str, what: Inspection, timeout_s: float = 10.0) -> "Future[Found]":
+        raise NotImplementedError
+
+    def shown_state(
+        self, operator: str, state: str, keys: Sequence[str], key_type: str, timeout_s: float
+    ) -> ShownState:
         raise NotImplementedError
 
     def savepoint(self, directory: str | None, stop: Stop) -> "Future[str]":

@@ -1,6 +1,6 @@
 """A job that was started, as its program sees it: client, status, savepoints, result."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
@@ -101,6 +101,11 @@ class RunningJob(Protocol):
     def metrics(self) -> Mapping[str, object]:
         """Figures by name, as they are now."""
 
+    def read_state(
+        self, operator: str, state: str, keys: Sequence[object], timeout_s: float
+    ) -> Promise[list[object]]:
+        """What a keyed state holds at these keys; raises StateUnreadable, also later."""
+
 
 class CompletableFuture(Generic[_Value]):
     """An answer that may take a while; ``result`` waits for it."""
@@ -185,6 +190,25 @@ class JobClient:
     def get_metrics(self) -> dict[str, object]:
         """Figures of the job by name, as they are now."""
         return dict(self._job.metrics())
+
+    def get_state(
+        self, uid: str, state: str, key: object, timeout_s: float = 5.0
+    ) -> CompletableFuture[object]:
+        """What a keyed state of the running job holds at a key, at one moment of its task.
+
+        ``uid`` is that of the operator, or its name if no other operator has it; ``key`` is what
+        the key selector returns. Nothing there gives None, an empty list or an empty dict. Asked
+        at once; ``result()`` waits, and raises StateUnreadable if there is no answer in time.
+        """
+        promise = self._job.read_state(uid, state, [key], timeout_s)
+        return CompletableFuture(lambda: promise.result()[0], promise.done)
+
+    def get_states(
+        self, uid: str, state: str, keys: Iterable[object], timeout_s: float = 5.0
+    ) -> CompletableFuture[list[object]]:
+        """The same for up to 1,000 keys, in their order; those of one task are of one moment."""
+        promise = self._job.read_state(uid, state, list(keys), timeout_s)
+        return CompletableFuture(promise.result, promise.done)
 
     def _repr_html_(self) -> str:
         """The state and the vertices, as they are now, for notebooks."""

@@ -22,6 +22,8 @@ class JobView:
     has_ended: bool = False
     page: str = ""
     """The address of its web page; empty: it has none."""
+    waits_for: str = ""
+    """What its start has to wait for; empty: it need not wait."""
 
     @property
     def blamed(self) -> int:
@@ -37,6 +39,8 @@ def describe_job(view: JobView) -> list[str]:
         for row in view.rows
         if row.running
     ]
+    if view.waits_for:
+        lines.append(f"{view.name}: {view.status}, {view.waits_for}")
     if view.blamed >= 0:
         lines.append(f"{view.name}: bottleneck: {view.diagnosis.headline}")
     return lines

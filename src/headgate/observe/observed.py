@@ -4,7 +4,7 @@ Law: looking at a job never blocks, raises or harms it, from any thread and also
 name of a metric says whose it is: ``<vertex>.<subtask>.…`` of a task, ``job.…`` of the job.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final, Protocol
 
@@ -13,7 +13,7 @@ from msgspec import structs
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.figures import TaskManagerFigures
-from headgate.base.inspections import Found, Inspection
+from headgate.base.inspections import Found, Inspection, ShownState
 from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
 from headgate.base.messages import TaskFigures
 from headgate.control.checkpoint_log import CheckpointStatistics
@@ -45,6 +45,9 @@ class ObservedJob(Protocol):
     def state_times(self) -> Mapping[str, int]:
         """When each state was last reached, by the name of its ``JobStatus``."""
 
+    def waits_for(self) -> str:
+        """What its start has to wait for, such as slots; nothing: it need not wait."""
+
     def has_ended(self) -> bool: ...
 
     def figures(self) -> list[TaskFigures]:
@@ -66,6 +69,14 @@ class ObservedJob(Protocol):
 
     def inspect(self, task: str, what: Inspection, timeout_s: float = 10.0) -> "Future[Found]":
         """Look at a running task; the future fails with ``InspectionFailed`` if nobody can."""
+
+    def shown_state(
+        self, operator: str, state: str, keys: Sequence[str], key_type: str, timeout_s: float
+    ) -> ShownState:
+        """What a keyed state holds at these keys, which people have typed; waits.
+
+        Raises StateUnreadable.
+        """
 
     def savepoint(self, directory: str | None, stop: Stop) -> "Future[str]":
         """Take a savepoint; raises SettingsInvalid or StorageUnusable if it cannot be written."""

@@ -18,11 +18,10 @@ import pytest
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
-from headgate.base.messages import (
-    CONTROL_VERSION,
+from headgate.base.messages import CONTROL_VERSION, Heartbeat
+from headgate.base.questions import (
     Answer,
     CancelAsked,
-    Heartbeat,
     JobAnswer,
     JobQuestion,
     SavepointAnswer,

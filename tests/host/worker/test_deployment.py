@@ -16,6 +16,7 @@ from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOp
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.two_inputs import CoMapOperator
+from headgate.functions.context import RuntimeContext
 from headgate.functions.function import OutputTag
 from headgate.host.checkpoints.snapshot_writer import SnapshotWriters, WriterPool
 from headgate.host.net.exchange import Exchange
@@ -381,6 +382,38 @@ def test_cancellation_interrupts_a_writer_that_waits_for_a_buffer(
     run.await_end()
     assert {states[-1] for states in run.states.values()} == {TaskState.CANCELLED}
     assert not run.errors
+
+
+class Stuck:
+    """Waits for something outside of the job that does not come."""
+
+    def __init__(self) -> None:
+        self.waits = threading.Event()
+        self.was_cancelled = False
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.context = runtime_context
+
+    def map(self, value: Any) -> Any:
+        assert not self.context.is_cancelled()
+        self.waits.set()
+        try:
+            self.context.sleep(10 * PATIENCE_S)
+        finally:
+            self.was_cancelled = self.context.is_cancelled()
+        return value
+
+
+def test_cancellation_interrupts_a_function_that_sleeps(exchange: Exchange) -> None:
+    job, stuck = Job(), Stuck()
+    results = job.collect(job.operator(mapped(stuck), job.source([1])))
+    run = Run(job, exchange)
+    run.deploy()
+    assert stuck.waits.wait(PATIENCE_S)
+    run.cancel()
+    run.await_end()
+    assert {states[-1] for states in run.states.values()} == {TaskState.CANCELLED}
+    assert stuck.was_cancelled and not results and not run.errors
 
 
 def test_an_endless_job_is_cancelled_everywhere(pair: tuple[Exchange, Exchange]) -> None:

@@ -39,12 +39,14 @@ from headgate.base.settings import Compression
 from headgate.core.ingress.waiting import Place, WaitingPiece
 from headgate.core.operators.basic import MapOperator
 from headgate.core.task.waiting import CopiedChannel, CopiedGate
+from headgate.host.net.contact import DriverContact
 from headgate.host.worker.inspections import INSPECTION_THREADS, MAX_THREADS, Inspections
+from headgate.host.worker.state_line import StateQuestions
 from headgate.host.worker.waiting_records import waiting_records
 from headgate.plan import ship_strategies as ships
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Job, Run, reads
-from tests.host.rig import PATIENCE_S, eventually, quick
+from tests.host.rig import PATIENCE_S, SECRET, eventually, quick
 
 
 class Held:
@@ -107,7 +109,12 @@ class Asker:
     def __init__(self, run: Run, slot: int = 0) -> None:
         self.run, self.slot = run, slot
         self.answers: list[Inspected] = []
-        self.inspections = Inspections(self.answers.append)
+        contact = DriverContact(("127.0.0.1", 9), "j", SECRET)
+        current = "j", run.deployments[slot]
+        reads = StateQuestions(
+            run.exchanges[slot], contact, slot, lambda: current, self.answers.append
+        )
+        self.inspections = Inspections(self.answers.append, reads)
         self._asked = 0
 
     def ask(self, task: str, what: Inspection) -> None:

@@ -3,10 +3,11 @@
 import http.client
 import json
 import math
+import pickle
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,10 +35,14 @@ from headgate.base.inspections import (
     KeyCounts,
     PeekRecords,
     ReadChannels,
+    ReadState,
     SampledActivity,
     SampledStack,
     SampleStacks,
+    ShownState,
     StackSamples,
+    StateValue,
+    StateValues,
     WaitingEntry,
     WaitingRecords,
 )
@@ -52,6 +57,7 @@ from headgate.base.messages import TaskFigures, TaskState, UserFigure
 from headgate.base.settings import RestSettings
 from headgate.connectors.generator.source import DataGeneratorSource
 from headgate.datastream import StreamExecutionEnvironment
+from headgate.host.driver.state_texts import shown_state
 from headgate.observe.web.server import PageServer
 from headgate.plan.execution_graph import task_id
 from headgate.plan.job_graph import JobGraph, JobVertex
@@ -239,6 +245,9 @@ class ScriptedJob:
             for slot in range(min(slots, 64))
         ]
 
+    def waits_for(self) -> str:
+        return ""
+
     def restarts(self) -> int:
         return self._restarts
 
@@ -273,6 +282,11 @@ class ScriptedJob:
         timer.daemon = True
         timer.start()
         return future
+
+    def shown_state(
+        self, operator: str, state: str, keys: Sequence[str], key_type: str, timeout_s: float
+    ) -> ShownState:
+        return shown_state(self, operator, state, keys, key_type, timeout_s)
 
     def savepoint(self, directory: str | None, stop: Stop) -> "Future[str]":
         if self.savepoint_error is not None:
@@ -315,6 +329,13 @@ def usual_answers(task: str, what: Inspection) -> Found:
                 for n in range(min(what.limit, 2))
             )
             return ChannelTable(2, rows)
+        case ReadState():
+            if what.state != "total":
+                return StateValues(
+                    problem=f"it has no state {what.state!r}; it has 'total' (value)"
+                )
+            values = [StateValue(pickle.dumps({"n": n})) for n in range(len(what.keys))]
+            return StateValues("value", tuple(values))
 
 
 def a_failure(at_ms: int = 1_000, attempt: int = 0) -> FailureRecord:

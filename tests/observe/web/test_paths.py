@@ -158,6 +158,29 @@ def test_waiting_records_are_shown_of_one_gate() -> None:
     assert (channels["channels"], channels["rows"][0]["backlog"]) == (2, 11)
 
 
+def test_state_is_read_at_one_key_or_at_several() -> None:
+    with serving(ScriptedJob(five_vertices())) as ask:
+        single = ask(f"{JOB}/state?uid=totals&state=total&key=7")
+        several = ask(f"{JOB}/state?uid=totals&state=total&key=7&key=x&key-type=string")
+        refused = [
+            ask(f"{JOB}/state?uid=totals&state=total"),
+            ask(f"{JOB}/state?uid=totals&state=total" + "&key=7" * 1001),
+            ask(f"{JOB}/state?uid=totals&state=sum&key=7"),
+            ask(f"{JOB}/state?uid=nobody&state=total&key=7"),
+            ask(f"{JOB}/state?uid=totals&state=total&key=x&key-type=int"),
+        ]
+    assert single.json["values"] == [
+        {"key": 7, "found": True, "value": {"n": 0}, "text": "", "problem": ""}
+    ]
+    assert [value["key"] for value in several.json["values"]] == ["7", "x"]
+    assert [reply.status for reply in refused] == [400] * 2 + [404] * 3
+    sentences = [reply.json["errors"][0] for reply in refused]
+    assert sentences[:2] == ["this path needs key", "key is given more than 1,000 times"]
+    assert "it has no state 'sum'; it has 'total' (value)" in sentences[2]
+    assert "the job has no operator 'nobody'; it has" in sentences[3]
+    assert "the key 'x' is not a int" in sentences[4]
+
+
 def test_tasks_of_a_job_that_has_ended_are_not_looked_into() -> None:
     job = ScriptedJob(five_vertices())
     job.end(JobStatus.FINISHED)
@@ -166,6 +189,7 @@ def test_tasks_of_a_job_that_has_ended_are_not_looked_into() -> None:
         assert reply.status == 409
         assert "the job has ended" in reply.json["errors"][0]
         assert ask(f"{JOB}/vertices/2").json["status"] == "FINISHED"
+        assert ask(f"{JOB}/state?uid=totals&state=total&key=7").status == 409
         assert ask(f"{JOB}/savepoints", "POST", body={}).status == 409
 
 

@@ -7,6 +7,7 @@ the queue is full, or nothing is heard for the heartbeat timeout, the connection
 import logging
 import queue
 import secrets
+import select
 import socket
 import threading
 import time
@@ -20,13 +21,14 @@ from headgate.base.messages import (
     NONCE_BYTES,
     ControlTimes,
     Heartbeat,
-    Question,
     Register,
+    StateLineOpened,
     TaskManagerFailed,
     ToDriver,
     ToTaskManager,
     ToVisitor,
 )
+from headgate.base.questions import Question
 from headgate.control.frames import GREETINGS, TO_DRIVER, FrameReader, FrameWriter, encode
 from headgate.control.proof import DriverProof
 from headgate.host.net.control_client import CHUNK_BYTES, ProvenConnection, receive_by
@@ -49,6 +51,7 @@ class ControlPeer:
         self._reader = FrameReader(PeerName(name))  # until the connection is proven
         self._frames: FrameWriter | None = None
         self._queue: queue.Queue[ToTaskManager | ToVisitor | None] = queue.Queue(QUEUE_LENGTH)
+        self._sending = threading.Lock()  # frames are sent in the order in which they are sealed
         self._writer: threading.Thread | None = None
 
     def prove(
@@ -69,10 +72,10 @@ class ControlPeer:
         self._times = times
         self._socket.settimeout(times.heartbeat_timeout_ms / 1000)
 
-    def first_message(self) -> Register | TaskManagerFailed | Question:
-        """The registration of a task manager, or a question."""
+    def first_message(self) -> Register | TaskManagerFailed | StateLineOpened | Question:
+        """The registration of a task manager, another line of one, or a question."""
         for message in self.messages():
-            if isinstance(message, Register | TaskManagerFailed | Question):
+            if isinstance(message, Register | TaskManagerFailed | StateLineOpened | Question):
                 return message
         raise ConnectionError("it left before it had registered")
 
@@ -97,6 +100,25 @@ class ControlPeer:
             self._queue.put_nowait(message)
         except queue.Full:
             self.hang_up("it does not read what it is sent")
+
+    def send_promptly(self, message: ToTaskManager) -> None:
+        """As ``post``, from the calling thread if the socket takes a short message at once.
+
+        It saves the turn of the writer's thread, which a read of state would wait for.
+        """
+        assert self._frames is not None, "an unproven peer gets nothing but the handshake"
+        if not self._queue.empty() or not self._sending.acquire(blocking=False):
+            self.post(message)
+            return
+        try:
+            if not is_writable(self._socket):
+                self.post(message)
+                return
+            self._send(memoryview(self._frames.encode(message)))
+        except (OSError, HeadgateError) as error:
+            self.hang_up(f"nothing can be sent to it: {error}")
+        finally:
+            self._sending.release()
 
     def dismiss(self, message: ToTaskManager | ToVisitor) -> None:
         """Send a last message and wait until the peer hangs up, for ``prove_ms`` at most."""
@@ -145,13 +167,24 @@ class ControlPeer:
                     message = Heartbeat()
                 if message is None:
                     return
-                self._send(memoryview(self._frames.encode(message)))
+                with self._sending:
+                    self._send(memoryview(self._frames.encode(message)))
         except (OSError, HeadgateError) as error:
             self.hang_up(f"nothing can be sent to it: {error}")
 
     def _send(self, frame: memoryview) -> None:
         while frame:  # the timeout counts for each part, not for a whole large message
             frame = frame[self._socket.send(frame) :]
+
+
+def is_writable(sock: Socket) -> bool:
+    """Whether a short message can be sent without waiting."""
+    try:
+        waiting = select.poll()
+        waiting.register(sock.fileno(), select.POLLOUT)
+        return bool(waiting.poll(0))
+    except (OSError, ValueError):  # it was closed just now
+        return False
 
 
 def prove_stranger(

@@ -18,12 +18,14 @@ from headgate.base.job_records import LogLine
 from headgate.base.messages import (
     Address,
     ControlTimes,
-    Question,
+    Inspected,
     Refused,
     Register,
+    StateLineOpened,
     TaskFigures,
     TaskManagerFailed,
 )
+from headgate.base.questions import Question
 from headgate.base.settings import ExchangeSettings, StateSettings
 from headgate.control.deployment import RunPlan
 from headgate.control.effects import Outcome
@@ -266,6 +268,8 @@ class ControlServer:
             first = peer.first_message()
             if isinstance(first, Question):
                 self._answer(peer, job, first)
+            elif isinstance(first, StateLineOpened):
+                self._serve_line(peer, job, first)
             else:
                 self._serve_task_manager(peer, job, first)
         except RunRefused as refused:
@@ -297,6 +301,20 @@ class ControlServer:
             problem = f"{problem} ({process}{exit_status and ': ' + exit_status})"
         run.lost(first.slot, peer, problem)
         self._nudged.set()
+
+    def _serve_line(self, peer: ControlPeer, job: str, opened: StateLineOpened) -> None:
+        """A task manager answers reads of state on a connection of its own."""
+        entry = self._entry(job)
+        with entry.lock:
+            run = entry.runs.get(opened.stage)
+        if run is None or not run.line_opened(opened, peer):
+            raise RunRefused("no task manager of this process has registered")
+        try:
+            for message in peer.messages():
+                if isinstance(message, Inspected):
+                    run.received(message)
+        finally:
+            run.line_lost(opened.slot, peer)
 
     def _entry(self, job: str) -> _Job:
         entry = self._jobs.get(job)
@@ -375,7 +393,7 @@ class ControlServer:
         deadlines = []
         for run in list(self._runs):
             run.tick()
-            deadlines.append(run.next_deadline_ms)
+            deadlines.append(run.next_deadline_ms())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _forget_gone_runs(self) -> None:

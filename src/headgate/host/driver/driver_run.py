@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from msgspec import structs
 
 from headgate.base.checkpoints import SplitData, Stop
 from headgate.base.errors import JobTakenOver, SavepointFailed, StorageUnusable
 from headgate.base.figures import TaskManagerFigures
-from headgate.base.inspections import Found, Inspection
+from headgate.base.inspections import Found, Inspection, ReadState
 from headgate.base.job_records import LogLine
 from headgate.base.messages import (
     CheckpointAcked,
@@ -30,7 +30,9 @@ from headgate.base.messages import (
     Logged,
     Metrics,
     Register,
+    RowsSent,
     SplitsWanted,
+    StateLineOpened,
     TaskChanged,
     TaskFigures,
     TimeReported,
@@ -64,6 +66,8 @@ from headgate.host.shipping.failures import describe
 
 log = logging.getLogger(__name__)
 
+SHORT_BYTES: Final = 4096
+"""Of the keys in a question that goes over the line for reads, sent by whoever asks it."""
 _GOES_ON = "it failed, and goes on from there"
 
 
@@ -131,6 +135,7 @@ class DriverRun:
         self.records.attempt_begun()
         self.records.reached(self._machine.state)
         self._peers: dict[int, ControlPeer] = {}
+        self._lines: dict[int, ControlPeer] = {}  # of some of the peers, for reads of state
         self._processes: dict[int, TaskManagerFigures] = {}  # of the peers
         self._hosts: dict[int, str] = {}  # of all that have registered
         self._savepoints = SavepointFutures()
@@ -139,11 +144,14 @@ class DriverRun:
         self._ended = threading.Event()
         self._listeners: list[Callable[[], None]] = []
         self._linger_until_ms: float | None = None
+        self._clock_ms: float | None = None  # when it ticks at the latest; None: who knows
         self._log = self._job_log()
 
     @property
     def state(self) -> JobState:
-        return self._machine.state
+        """Of the run; once it is one of its ends, the outcome is known, too."""
+        with self._lock:
+            return self._machine.state
 
     @property
     def figures(self) -> list[TaskFigures]:
@@ -223,8 +231,16 @@ class DriverRun:
             if self._inspections.is_full:
                 return refused(task, "too many inspections of this job are under way")
             number, future = self._inspections.asked(task, slot, what, timeout_s, now_ms())
-            peer.post(Inspect(self._machine.plan.run, number, task, what))
-        self._host.nudge()
+            question = Inspect(self._machine.plan.run, number, task, what)
+            is_short = isinstance(what, ReadState) and sum(map(len, what.keys)) <= SHORT_BYTES
+            line = self._lines.get(slot) if is_short else None
+            if line is None:
+                peer.post(question)
+            first_ms, clock_ms = self._inspections.next_deadline_ms, self._clock_ms
+        if line is not None:
+            line.send_promptly(question)
+        if first_ms is None or clock_ms is None or first_ms < clock_ms:
+            self._host.nudge()  # seldom: its turn would come between a read and the answer
         return future
 
     def _job_log(self) -> "logging.LoggerAdapter[logging.Logger]":
@@ -267,6 +283,29 @@ class DriverRun:
         self._tell(registered)
         return problem
 
+    def line_opened(self, opened: StateLineOpened, line: ControlPeer) -> bool:
+        """Reads of state are asked for on this line; False: its task manager is not here."""
+        with self._lock:
+            process = self._processes.get(opened.slot)
+            if process is None or (process.host, process.pid) != (opened.host, opened.pid):
+                return False
+            has_older = opened.slot in self._lines  # it is lost, and its thread does not know yet
+            calls = self._inspections.line_lost(opened.slot) if has_older else []
+            self._lines[opened.slot] = line
+        for call in calls:
+            call_safely(call)
+        return True
+
+    def line_lost(self, slot: int, line: ControlPeer) -> None:
+        """What was asked on it and has no answer gets none."""
+        with self._lock:
+            if self._lines.get(slot) is not line:
+                return
+            del self._lines[slot]
+            calls = self._inspections.line_lost(slot)
+        for call in calls:
+            call_safely(call)
+
     def unfit(self, slot: int, failure: Failure) -> None:
         """The task manager of a slot could not start."""
         self._tell(lambda: self._machine.manager_failed(slot, failure, now_ms()))
@@ -281,6 +320,8 @@ class DriverRun:
                 self._tell(lambda: self._machine.time_reported(run, task, group, watermark_ms))
             case SplitsWanted():
                 self._tell(lambda: self._machine.splits_wanted(message))
+            case RowsSent(run, slot, rows):
+                self._tell(lambda: self._machine.rows_sent(run, slot, rows, now_ms()))
             case CheckpointAcked() | CheckpointDeclined() | CheckpointWanted():
                 self._log.debug("run %s: %s", message.run, type(message).__name__)
                 self._tell(lambda: self._machine.checkpoint_reported(message, now_ms()))
@@ -303,6 +344,8 @@ class DriverRun:
             if self._peers.get(slot) is not peer:
                 return []
             del self._peers[slot], self._processes[slot]
+            if (line := self._lines.pop(slot, None)) is not None:
+                line.hang_up(problem)
             unanswered.extend(self._inspections.slot_lost(slot, problem))
             return self._machine.manager_lost(slot, problem, now_ms())
 
@@ -322,12 +365,13 @@ class DriverRun:
         """Whether it has ended and all task managers have disconnected."""
         return self.outcome is not None and not self._peers
 
-    @property
     def next_deadline_ms(self) -> float | None:
+        """For the clock, which ticks then at the latest."""
         with self._lock:
             deadline = self._machine.next_deadline_ms or self._linger_until_ms
             asked = self._inspections.next_deadline_ms
-        return deadline if asked is None else min(asked, deadline or asked)
+            self._clock_ms = deadline if asked is None else min(asked, deadline or asked)
+            return self._clock_ms
 
     def tick(self) -> None:
         """Time has passed."""
@@ -347,7 +391,7 @@ class DriverRun:
 
     def hang_up(self, problem: str) -> None:
         with self._lock:
-            peers = list(self._peers.values())
+            peers = [*self._peers.values(), *self._lines.values()]
         for peer in peers:
             peer.hang_up(problem)
 

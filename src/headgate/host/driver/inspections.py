@@ -13,11 +13,16 @@ from itertools import count
 from typing import Final, TypeAlias
 
 from headgate.base.errors import InspectionFailed
-from headgate.base.inspections import MAX_SECONDS, Found, Inspection, SampleStacks
+from headgate.base.inspections import MAX_SECONDS, Found, Inspection, ReadState, SampleStacks
 from headgate.base.messages import Inspected
 
 MAX_WAITING: Final = 256
 """Questions of one run that may be open at a time."""
+
+BUSY: Final = (
+    "it has not answered within {seconds:g} s: state is read between two bundles, and the task is "
+    "busy with one, in a function of the user's most likely; `headgate flame` shows where"
+)
 
 Calls: TypeAlias = list[Callable[[], None]]
 
@@ -29,6 +34,7 @@ class _Waiting:
     deadline_ms: float
     timeout_s: float
     future: "Future[Found]"
+    reads_state: bool = False
 
     def refuse(self, problem: str) -> Callable[[], None]:
         return partial(self.future.set_exception, InspectionFailed(self.task, problem))
@@ -57,7 +63,8 @@ class InspectionFutures:
         future.set_running_or_notify_cancel()  # so that nobody can cancel it, and the answer fits
         number = next(self._ids)
         deadline_ms = now_ms + (takes_s + timeout_s) * 1000
-        self._waiting[number] = _Waiting(task, slot, deadline_ms, timeout_s, future)
+        reads_state = isinstance(what, ReadState)
+        self._waiting[number] = _Waiting(task, slot, deadline_ms, timeout_s, future, reads_state)
         return number, future
 
     def answered(self, answer: Inspected) -> Calls:
@@ -73,6 +80,16 @@ class InspectionFutures:
         """The task manager of a slot is gone."""
         lost = [number for number, waiting in self._waiting.items() if waiting.slot == slot]
         why = f"its task manager was lost: {problem}"
+        return [self._waiting.pop(number).refuse(why) for number in lost]
+
+    def line_lost(self, slot: int) -> Calls:
+        """The line is gone on which reads of state were asked for and answered."""
+        lost = [
+            number
+            for number, waiting in self._waiting.items()
+            if waiting.slot == slot and waiting.reads_state
+        ]
+        why = "the connection for reads of its state was lost"
         return [self._waiting.pop(number).refuse(why) for number in lost]
 
     def run_ended(self, problem: str) -> Calls:
@@ -93,6 +110,8 @@ class InspectionFutures:
         for number in late:
             waiting = self._waiting.pop(number)
             why = f"its task manager has not answered within {waiting.timeout_s:g} s"
+            if waiting.reads_state:
+                why = BUSY.format(seconds=waiting.timeout_s)
             calls.append(waiting.refuse(why))
         return calls
 

@@ -49,6 +49,8 @@ class JobEntry(msgspec.Struct, frozen=True):
     """The URL of the driver's web page and REST API; empty: it has none."""
     token: str = ""
     """What the page asks for; empty: nothing."""
+    streams: tuple[tuple[str, str, str], ...] = ()
+    """Its named inputs and outputs: ``input`` or ``output``, name, folder."""
 
     def __repr__(self) -> str:
         """Without the secret and the token, so that no log gets them."""

@@ -8,14 +8,15 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from headgate.api.job import JobStatus, Promise
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
-from headgate.base.messages import (
-    CONTROL_VERSION,
+from headgate.base.inspections import ShownState
+from headgate.base.messages import CONTROL_VERSION
+from headgate.base.questions import (
     Answer,
     CancelAsked,
     JobAnswer,
@@ -23,6 +24,8 @@ from headgate.base.messages import (
     Question,
     SavepointAnswer,
     SavepointAsked,
+    StateAsked,
+    StateShown,
 )
 from headgate.core.chain.log_facts import logged_with
 from headgate.host.driver.job_directory import Announcement, JobEntry, announce, here
@@ -34,6 +37,9 @@ LOOK_S: Final = 0.02
 """Between two looks at whether a savepoint is complete, or the job has ended."""
 LAST_WORD_S: Final = 2.0
 """How long a savepoint of a job that has ended may take to be answered."""
+
+LONGEST_READ_S: Final = 20.0
+"""A client that hears nothing for longer gives up; a thread of the driver waits as long."""
 
 OnQuestion: TypeAlias = Callable[[Question], Answer]
 """Answers a client; it may take its time."""
@@ -54,6 +60,11 @@ class ControlledJob(Protocol):
 
     def savepoint(self, directory: str | None, stop: Stop) -> Promise[str]: ...
 
+    def shown_state(
+        self, operator: str, state: str, keys: Sequence[str], key_type: str, timeout_s: float
+    ) -> ShownState:
+        """Waits; raises StateUnreadable."""
+
     def cancel(self, reason: str) -> None:
         """Returns when the job has ended."""
 
@@ -68,11 +79,16 @@ class JobEndpoint:
         self._closed = threading.Event()
 
     def open(
-        self, job: ControlledJob, contact: DriverContact, page: tuple[str, str] | None = None
+        self,
+        job: ControlledJob,
+        contact: DriverContact,
+        page: tuple[str, str] | None = None,
+        streams: tuple[tuple[str, str, str], ...] = (),
     ) -> None:
         """Announce the job and answer its clients; ``contact`` is that of its workers.
 
-        ``page``: the URL of the driver's web page, and the token that it asks for.
+        ``page``: the URL of the driver's web page, and the token that it asks for; ``streams``:
+        see ``JobEntry``.
         """
         settings = contact.settings
         files = settings.tls_certificate, settings.tls_key, settings.tls_authority
@@ -91,6 +107,7 @@ class JobEndpoint:
             tls=files if settings.tls_enabled else None,
             web=web,
             token=token,
+            streams=streams,
         )
         self._announcement = announce(entry)
         if self._closed.is_set():  # the job has ended meanwhile
@@ -124,6 +141,9 @@ class JobEndpoint:
             case CancelAsked(reason):
                 log.info("job %s is cancelled by a command: %s", job.job_id, reason)
                 job.cancel(reason)
+            case StateAsked(operator, state, keys, key_type, timeout_s):
+                within_s = min(timeout_s, LONGEST_READ_S)
+                return StateShown(job.shown_state(operator, state, keys, key_type, within_s))
             case JobQuestion():
                 pass
         return JobAnswer(job.job_id, job.name, job.status().name, self._since_ms)
@@ -150,4 +170,6 @@ class JobEndpoint:
 def _refusal(question: Question, problem: str, state: str = "") -> Answer:
     if isinstance(question, SavepointAsked):
         return SavepointAnswer("", state, problem)
+    if isinstance(question, StateAsked):
+        return StateShown(None, problem)
     return JobAnswer("", "", state, 0, problem)

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Final
 
 from headgate.base.checkpoints import CheckpointOptions, SplitData
-from headgate.base.inspections import ChannelFigures, SampledActivity
-from headgate.base.messages import TaskFigures, TaskOrder
+from headgate.base.inspections import ChannelFigures, ReadState, SampledActivity
+from headgate.base.messages import TaskFigures, TaskOrder, TaskState
 from headgate.core.chain.context import Clock
 from headgate.core.chain.log_facts import facts_of_task, logged_with
 from headgate.core.checkpoint.restored import TaskRestored
@@ -20,6 +20,7 @@ from headgate.core.exchange.ends import Address
 from headgate.core.state.backend import Backends
 from headgate.core.task.assembly import AssembledTask, TaskAssembly
 from headgate.core.task.deployment import DeployedTasks
+from headgate.core.task.state_reads import AnswerRead
 from headgate.core.task.statistics import TaskActivity
 from headgate.core.task.task import Task, TaskServices
 from headgate.core.task.waiting import CopiedGate, CopyLimits
@@ -72,6 +73,9 @@ class RunnerThread:
             _warn,
             exchange.loop.post,
             partial(LoopWatch, exchange.loop),
+            lambda: self.seat.cancelled,
+            self.seat.sleep,
+            self.seat.when_cancelled,
         )
         self._exchange = exchange
         self._info = info
@@ -236,6 +240,16 @@ class Deployment:
                 with self._exchange.inside():
                     figures += found.gates[number].channel_figures(number, producers, indices)
         return figures
+
+    def read_state(self, task: str, question: ReadState, answer: AnswerRead) -> None:
+        """See ``StateReads``; called inside the baton."""
+        found = self._find(task)
+        if isinstance(found, str):
+            answer(found)
+        elif found.state is not TaskState.RUNNING:
+            answer(f"it is {found.state.value}")
+        else:
+            found.task.read_state(question, answer)
 
     def _running(self, task: str) -> AssembledTask[RunnerThread]:
         found = self._find(task)

@@ -22,6 +22,7 @@ from headgate.base.inspections import (
     KeyCounts,
     PeekRecords,
     ReadChannels,
+    ReadState,
     SampleStacks,
     StackSamples,
     WaitingRecords,
@@ -31,6 +32,7 @@ from headgate.core.task.waiting import CopyLimits
 from headgate.host.shipping.failures import shown
 from headgate.host.worker.deployment import Deployment, InspectionRefused
 from headgate.host.worker.stack_sampler import StackSampler
+from headgate.host.worker.state_line import StateQuestions
 from headgate.host.worker.waiting_records import count_keys, waiting_records
 
 log = logging.getLogger(__name__)
@@ -44,8 +46,10 @@ COUNTED: Final = CopyLimits(4 * 1024 * 1024, shared=True)
 class Inspections:
     """Of one task manager; its thread calls, ``send`` is called from any."""
 
-    def __init__(self, send: Callable[[Inspected], None]) -> None:
+    def __init__(self, send: Callable[[Inspected], None], reads: StateQuestions) -> None:
+        """``reads`` answers questions about state: the tasks themselves do, no other thread."""
         self._send = send
+        self._reads = reads
         self._sampler = StackSampler()
         self._lock = threading.Lock()
         self._under_way = 0  # threads; guarded by the lock
@@ -66,11 +70,14 @@ class Inspections:
                     self._begin(question, partial(_count_keys, tasks, task, what))
                 case ReadChannels():
                     self._begin(question, partial(_read_channels, tasks, task, what))
+                case ReadState():
+                    self._reads.asked(question)
         except Exception as error:
             self._failed(question, error)
 
     def close(self) -> None:
         """The process is about to end: answer what is under way."""
+        self._reads.close()
         self._sampler.close()
 
     def _sample(self, question: Inspect, how: SampleStacks, tasks: Deployment) -> None:

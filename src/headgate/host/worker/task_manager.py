@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from msgspec import structs
 
@@ -32,6 +32,7 @@ from headgate.base.messages import (
     Metrics,
     Refused,
     Register,
+    RowsSent,
     Shutdown,
     TaskChanged,
     TaskManagerFailed,
@@ -54,16 +55,30 @@ from headgate.host.shipping.failures import describe
 from headgate.host.worker.backends import open_backends
 from headgate.host.worker.deployment import Deployment, ExchangeWorker
 from headgate.host.worker.inspections import Inspections
+from headgate.host.worker.state_line import StateQuestions
 from headgate.host.worker.stuck import SOURCE_THREADS, TASK_THREADS, abandon, threads_of
 from headgate.host.worker.worker_log import WorkerLog
 
 log = logging.getLogger(__name__)
 
+CLOSING_S: Final = 5.0
+"""Tasks that have told their end have this long at least to leave their threads, however little a
+user's function is given for a cancellation: on a busy machine that takes more than a moment."""
 _WILDCARDS: Final = ("0.0.0.0", "::")
 _DEFAULT_HOST: Final = ExchangeSettings().bind_host
 
 
 Mail: TypeAlias = ToTaskManager | ConnectionLost | TaskReported
+
+
+class RowOutlet(Protocol):
+    """Where the rows of a job leave this process, if Spark takes them as rows of a DataFrame."""
+
+    def limited(self, rows: int, sent: Callable[[int], None]) -> None:
+        """So many rows are enough, all processes together.
+
+        From now on ``sent`` is to be called with the number of rows that have left here so far.
+        """
 
 
 def run_task_manager(
@@ -72,6 +87,7 @@ def run_task_manager(
     *,
     may_exit: bool = False,
     on_ready: Callable[[Callable[[str], None]], None] = lambda leave: None,
+    outlet: RowOutlet | None = None,
 ) -> str:
     """Serve one slot until the driver ends the run; why it has not finished, or nothing.
 
@@ -83,8 +99,7 @@ def run_task_manager(
     on_ready(lambda problem: inbox.put(ConnectionLost(problem)))
 
     def unheard() -> None:
-        loading = threading.main_thread()
-        abandon("the job's code, which is being loaded,", [loading], may_exit)
+        abandon("the job's code, which is being loaded,", [threading.main_thread()], may_exit)
 
     with (
         WorkerLog(contact, slot, is_alone=may_exit) as lines,
@@ -110,7 +125,7 @@ def run_task_manager(
         address = (line.local_host if host in _WILDCARDS else host, port)
         line.send(Register(contact.stage, slot, address, os.getpid(), socket.gethostname()))
         worker = ExchangeWorker(exchange, backends)
-        manager = TaskManager(contact, line, worker, inbox, may_exit, threads, slot, lines)
+        manager = TaskManager(contact, line, worker, inbox, may_exit, threads, slot, lines, outlet)
         with rare_collections():
             manager.serve()
     if running := threads_of(SOURCE_THREADS):
@@ -137,6 +152,7 @@ class TaskManager:
         threads: WriterPool,
         slot: int,
         lines: WorkerLog,
+        outlet: RowOutlet | None = None,
     ) -> None:
         self.send = line.send
         self.post = inbox.put
@@ -151,12 +167,18 @@ class TaskManager:
         self._may_exit = may_exit
         self._threads = threads
         self._process = ProcessFigures(slot)
+        self._slot = slot
         self._lines = lines
+        self._outlet = outlet
         self._code = b""
         self._error: HeadgateError | None = None
         self._measure_at_ms = now_ms() + self._times.metrics_ms
-        self._inspections = Inspections(line.send)
         self._runs: TaskRuns[Deployment] = TaskRuns(self, self._times.cancel_ms)
+        runs = self._runs
+        reads = StateQuestions(
+            worker.exchange, contact, slot, lambda: (runs.run, runs.tasks), line.send
+        )
+        self._inspections = Inspections(line.send, reads)
 
     def serve(self) -> None:
         """Until the driver ends the run (returns) or is gone (raises)."""
@@ -222,6 +244,9 @@ class TaskManager:
         self._lines.run_began(order.job, order.attempt)
         self._code = code = order.code or self._code
         assert code, "the first tasks come with the job's code"
+        if self._outlet is not None and order.rows_wanted is not None:
+            report, run, slot = self._line.send, order.run, self._slot
+            self._outlet.limited(order.rows_wanted, lambda rows: report(RowsSent(run, slot, rows)))
         exchange, writing = self._worker.exchange, None
         if order.checkpoints is not None:
             writing = SnapshotWriters(
@@ -239,7 +264,7 @@ class TaskManager:
         return Deployment(exchange, assembly, writing)
 
     def end_run(self, tasks: Deployment) -> bool:
-        ended = tasks.close(self._times.cancel_ms / 1000)
+        ended = tasks.close(max(self._times.cancel_ms / 1000, CLOSING_S))
         if running := threads_of(SOURCE_THREADS):
             abandon("a user's source function", running, self._may_exit)
         if not ended:

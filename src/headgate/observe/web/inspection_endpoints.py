@@ -1,4 +1,4 @@
-"""Paths that look into running tasks: flame graphs, waiting records, channels, what limits the job.
+"""Paths that look into running tasks: flame graphs, waiting records, channels, state, what limits.
 
 Law: each has a deadline, few are answered at a time, and a task that cannot be looked at is a
 sentence, never a failed job.
@@ -10,16 +10,18 @@ from typing import Final, TypeVar
 
 from msgspec import structs
 
-from headgate.base.errors import InspectionFailed
+from headgate.base.errors import InspectionFailed, StateUnreadable
 from headgate.base.inspections import (
     MAX_HERTZ,
     MAX_SECONDS,
+    MAX_STATE_KEYS,
     ChannelTable,
     Found,
     Inspection,
     PeekRecords,
     ReadChannels,
     SampleStacks,
+    ShownState,
     StackSamples,
     WaitingRecords,
 )
@@ -37,6 +39,8 @@ MAX_SAMPLED: Final = 32
 """Subtasks of one flame graph, the busiest."""
 MAX_UNDER_WAY: Final = 16
 ANSWER_S: Final = 10.0
+STATE_S: Final = 5.0
+"""For an answer about state."""
 MAX_ENTRIES: Final = 1_000
 MAX_CHANNELS: Final = 10_000
 
@@ -59,6 +63,19 @@ PEEK = (
     Parameter("gate", 0, "Which input gate.", 0),
     Parameter("channel", None, "Which channel of the gate; none: all of them.", 0),
     Parameter("limit", 20, "So many records at most.", 1, MAX_ENTRIES),
+)
+STATE = (
+    Parameter("uid", "", "The uid of the operator, or its name.", required=True),
+    Parameter("state", "", "The name of the state.", required=True),
+    Parameter(
+        *("key", "", "A key: by its declared type, a JSON literal, or a text; may be repeated."),
+        required=True,
+        most=MAX_STATE_KEYS,
+    ),
+    Parameter(
+        *("key-type", "", "What keys are that the program declares nothing of."),
+        choices=("", "string", "int", "float", "bool", "bytes", "tuple", "json"),
+    ),
 )
 CHANNELS = (
     SUBTASK,
@@ -105,6 +122,13 @@ class InspectionEndpoints:
                 answer=SubtaskChannels,
                 handle=self.channels,
                 parameters=CHANNELS,
+                statuses=(409, 503),
+            ),
+            Endpoint(
+                *("GET", "/jobs/{job}/state", "What a keyed state holds at some keys, now"),
+                answer=ShownState,
+                handle=self.state,
+                parameters=STATE,
                 statuses=(409, 503),
             ),
         ]
@@ -160,6 +184,19 @@ class InspectionEndpoints:
         what = ReadChannels(gate, query["limit"])
         found = await self._inspect(request, subtask, what, ChannelTable)
         return SubtaskChannels(**structs.asdict(found), subtask=subtask)
+
+    async def state(self, request: Request) -> ShownState:
+        """All keys of one task at one moment of it; nothing is changed."""
+        job, query = request.shown.job, request.query
+
+        def read() -> ShownState:
+            names = query["uid"], query["state"]
+            return job.shown_state(*names, query["key"], query["key-type"], STATE_S)
+
+        try:
+            return await self._background.run(read)
+        except StateUnreadable as error:
+            raise BadRequest(str(error), 409 if error.is_passing else 404) from error
 
     async def _inspect(
         self, request: Request, subtask: int, what: Inspection, kind: type[_Kind]

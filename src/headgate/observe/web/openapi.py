@@ -25,7 +25,7 @@ REFUSALS: Final = {
     400: "A parameter or the body is not right.",
     401: "The token is missing or wrong.",
     403: "The request comes from a page of another origin, or lacks a header.",
-    404: "There is no such job, vertex, subtask, checkpoint or request.",
+    404: "There is no such job, vertex, subtask, checkpoint, request, operator, state or key.",
     409: "That is not possible at the moment.",
     413: "The body is too long.",
     431: "The path and the headers are too long.",
@@ -122,6 +122,7 @@ def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
         {
             "name": parameter.name,
             "in": "query",
+            **({"required": True} if parameter.required else {}),
             "description": parameter.meaning,
             "schema": parameter.schema(),
         }

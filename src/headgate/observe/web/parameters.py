@@ -39,6 +39,9 @@ class Parameter:
     choices: tuple[str, ...] = ()
     pattern: str = ""
     """A regular expression that a text must match as a whole."""
+    required: bool = False
+    most: int = 1
+    """May be given so often; more than once: the values come as a list."""
 
     def parse(self, text: str) -> str | int | float | bool:
         """Raises BadRequest."""
@@ -67,14 +70,16 @@ class Parameter:
             kind = "number"
         found: dict[str, Any] = {"type": kind}
         optional = {
-            "default": default,
+            "default": None if self.required else default,
             "minimum": self.low,
             "maximum": LARGEST if kind == "integer" and self.high is None else self.high,
             "enum": list(self.choices) or None,
             "pattern": f"^(?:{self.pattern})$" if self.pattern else None,
         }
         found.update({key: value for key, value in optional.items() if value is not None})
-        return found
+        if self.most == 1:
+            return found
+        return {"type": "array", "items": found, "minItems": 1, "maxItems": self.most}
 
     def _boolean(self, text: str) -> bool:
         if text in ("true", "false"):
@@ -116,10 +121,20 @@ def parse_query(
         if name not in known:
             may = f"it has {_list(tuple(known))}" if known else "it has none"
             raise BadRequest(f"this path has no parameter {_short(name)}; {may}")
-        if name in seen:
+        parameter = known[name]
+        value = parameter.parse(text)
+        if parameter.most > 1:
+            values[name] = [*values[name], value] if name in seen else [value]
+            if len(values[name]) > parameter.most:
+                raise BadRequest(f"{name} is given more than {parameter.most:,} times")
+        elif name in seen:
             raise BadRequest(f"{name} is given twice")
+        else:
+            values[name] = value
         seen.add(name)
-        values[name] = known[name].parse(text)
+    missing = [each.name for each in declared if each.required and each.name not in seen]
+    if missing:
+        raise BadRequest(f"this path needs {_list(tuple(missing))}")
     return values
 
 
