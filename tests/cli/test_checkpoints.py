@@ -10,7 +10,7 @@ import pytest
 
 from headgate.base.checkpoints import CheckpointKind, pieces_of
 from headgate.base.recovery_settings import CheckpointSettings
-from headgate.cli.checkpoints import CheckpointLine, ProgressLine, _size, describe, show
+from headgate.cli.checkpoints import CheckpointLine, ProgressLine, describe, show, size_text
 from headgate.host.checkpoints.checkpoint_store import (
     CheckpointStore,
     complete,
@@ -216,7 +216,7 @@ def test_an_empty_folder_has_no_checkpoints(headgate: Headgate, tmp_path: Path) 
 
 
 def test_sizes_are_told_in_fitting_units() -> None:
-    assert [_size(count) for count in (0, 1023, 1024, 5 * 1024**2, 3 * 1024**3, 2**50)] == [
+    assert [size_text(count) for count in (0, 1023, 1024, 5 * 1024**2, 3 * 1024**3, 2**50)] == [
         "0 B",
         "1023 B",
         "1.0 KiB",

@@ -13,7 +13,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,9 +102,10 @@ class Running:
 
 
 @contextmanager
-def running(program: str, backend: StateBackendKind, settings: dict[str, str]) -> Iterator[Running]:
+def running(
+    graph: JobGraph, backend: StateBackendKind, settings: dict[str, str]
+) -> Iterator[Running]:
     """A program in two worker processes, which are killed in the end."""
-    graph = graph_of(program)
     times = replace_times(TIMES, cancel_ms=2_000, settle_ms=50, loss_ms=10)
     with ExitStack() as end:
         server = end.enter_context(ControlServer(times=times))
@@ -133,10 +134,15 @@ def finish(program: str, backend: StateBackendKind, restored: Path | None = None
     settings = {"execution.checkpointing.dir": str(ROOT / "later")}
     if restored is not None:
         settings["execution.state-recovery.path"] = str(restored)
-    with running(program, backend, settings) as job:
+    run_to_end(graph_of(program), backend, settings)
+    return lines()
+
+
+def run_to_end(graph: JobGraph, backend: StateBackendKind, settings: dict[str, str]) -> None:
+    """It must finish."""
+    with running(graph, backend, settings) as job:
         outcome = ended(job.run)
         assert outcome.state is JobState.FINISHED, outcome
-    return lines()
 
 
 def lines() -> list[str]:
@@ -168,14 +174,19 @@ def room() -> Iterator[None]:
             shutil.rmtree(ROOT)
 
 
-def go_on(archive: Path, backend: StateBackendKind) -> tuple[list[str], list[str]]:
-    """What a program has written that goes on from there, and what it should have."""
+def go_on(
+    archive: Path, backend: StateBackendKind, change: Callable[[Path], Path] = lambda saved: saved
+) -> tuple[list[str], list[str]]:
+    """What a program has written that goes on from there, and what it should have.
+
+    ``change`` makes another savepoint of the one in the archive.
+    """
     with room():
         with tarfile.open(archive) as file:
             file.extractall(ROOT, filter="data")
         expected = (ROOT / EXPECTED).read_text().splitlines()
         (saved,) = [path.parent for path in ROOT.rglob("_metadata")]
-        return finish(archive.name.split("-")[1], backend, saved), expected
+        return finish(archive.name.split("-")[1], backend, change(saved)), expected
 
 
 def make(kind: Kind, release: str) -> Path:
@@ -183,7 +194,7 @@ def make(kind: Kind, release: str) -> Path:
     with room():
         expected = finish(kind.program, MEMORY)
     with room():
-        with running(kind.program, kind.backend, dict(kind.settings)) as job:
+        with running(graph_of(kind.program), kind.backend, dict(kind.settings)) as job:
             time.sleep(4)
             if kind.is_savepoint:
                 job.run.savepoint(str(ROOT / "savepoint")).result(30)

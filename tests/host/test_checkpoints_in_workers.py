@@ -23,7 +23,6 @@ from headgate.host.checkpoints.snapshot_writer import WRITERS
 from headgate.host.shipping.failures import revive
 from headgate.plan.state_assignment import restore
 from tests.host.checkpoint_kit import flip, names
-from tests.host.conftest import descriptors, own_threads
 from tests.host.counting import (
     COUNT,
     EXPECTED,
@@ -35,6 +34,7 @@ from tests.host.counting import (
     slow,
 )
 from tests.host.jobs import written
+from tests.host.leaks import descriptors, own_threads
 from tests.host.rig import eventually
 from tests.host.scripted import scripted
 from tests.host.scripted_checkpoints import acks_of, begin, go_on, place_of, take
@@ -331,7 +331,7 @@ def test_a_commit_that_does_not_end_fails_the_job_and_says_who_waits(
     may_commit.clear()
     graph = count_job(folder, show=Committing())
     with scripted(metrics_ms=20) as driver:
-        soon = replace(order, timeout_ms=100)
+        soon = replace(order, timeout_ms=2000)  # others commit nothing, in less than that
         tasks = begin(driver, graph, soon, folder)
         take(driver, "a", graph, 1, place_of(soon, 1))
 
@@ -344,7 +344,7 @@ def test_a_commit_that_does_not_end_fails_the_job_and_says_who_waits(
         assert {change.task for change in failures()} == {"2.0", "2.1"}
         for change in failures():
             assert change.failure is not None
-            expected = f"task {change.task} has been committing checkpoint 1 for more than 100 ms"
+            expected = f"task {change.task} has been committing checkpoint 1 for more than 2000 ms"
             assert expected in change.failure.message
         may_commit.set()
         driver.cancel("a", tasks)

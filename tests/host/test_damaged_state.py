@@ -221,7 +221,7 @@ def tables_with(folder: Path, classes: bytes) -> None:
 
 READERS: dict[str, Callable[[bytes], Any]] = {
     "key groups": lambda body: list(snapshot.read_group(3, 128, grouped(body))),
-    "operator state": lambda body: operator_state._read(operator_part(body)),
+    "operator state": lambda body: operator_state.read_states(operator_part(body)),
     "asynchronous calls": lambda body: async_state.read_calls([body], 0, 1),
     "prepared by a sink": two_phase._read,
     "splits": lambda body: source_state.unpickled(body, "a split"),
@@ -251,7 +251,7 @@ def test_classes_of_namespaces_raise_nothing_of_their_own(tmp_path: Path, bomb: 
 @QUIET
 @given(st.binary(max_size=60))
 def test_any_bytes_of_state_are_state_or_broken(body: bytes) -> None:
-    for read in (*READERS.values(), source_state._read, plain_state._unpacked):
+    for read in (*READERS.values(), source_state._read, plain_state.unpack_parts):
         try:
             read(body)
         except StateBroken:

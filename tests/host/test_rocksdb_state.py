@@ -31,6 +31,7 @@ from tests.core.state.conformance import (
     written,
 )
 from tests.core.state.migration_conformance import MigrationConformance
+from tests.core.state.reading_conformance import ReadingConformance
 from tests.core.state.ttl_conformance import TtlConformance
 from tests.host.rocksdb_kit import NO_OBJECTS, SMALL, OwnFolder
 
@@ -49,7 +50,7 @@ def backend(backends: RocksBackends) -> Iterator[RocksBackend]:
     backend.close()
 
 
-class TestRocks(BackendConformance, TtlConformance, MigrationConformance):
+class TestRocks(BackendConformance, TtlConformance, MigrationConformance, ReadingConformance):
     """With the cache of objects: most values are never written before the snapshot."""
 
     @pytest.fixture
@@ -57,7 +58,7 @@ class TestRocks(BackendConformance, TtlConformance, MigrationConformance):
         return lambda groups, most: backends.keyed("op", groups, most)
 
 
-class TestRocksWithoutCache(BackendConformance):
+class TestRocksWithoutCache(BackendConformance, ReadingConformance):
     """Every value goes to the database and comes from there."""
 
     @pytest.fixture

@@ -31,6 +31,9 @@ class RowKind(Enum):
     def __str__(self) -> str:
         return self.short
 
+    def __setstate__(self, state: object) -> None:
+        raise TypeError("a pickle cannot change what a RowKind is")
+
 
 class Row:
     """Values by position, and by name if it was made with names.

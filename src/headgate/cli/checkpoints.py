@@ -103,7 +103,7 @@ class ProgressLine:
             self._next_s = time.monotonic() + _PATIENCE_S
             self._was_shown = True
             share = self._done / self._total if self._total else 1.0
-            text = f"checked {_size(self._done)} of {_size(self._total)} ({share:.0%})"
+            text = f"checked {size_text(self._done)} of {size_text(self._total)} ({share:.0%})"
             self._replace_line(text)
 
     def __enter__(self) -> "ProgressLine":
@@ -154,7 +154,7 @@ def describe(
 def show(lines: Sequence[CheckpointLine]) -> None:
     """A table for people; what is wrong stands below its line."""
     rows = [_HEADS, *map(_cells, lines)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+    widths = column_widths(rows)
     for row, line in zip(rows, [None, *lines], strict=True):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         if line is not None:
@@ -172,19 +172,26 @@ def _cells(line: CheckpointLine) -> tuple[str, ...]:
         line.kind or "-",
         line.job or "-",
         line.name or "-",
-        "-" if line.completed_ms is None else _time(line.completed_ms),
-        "-" if line.state_bytes is None else _size(line.state_bytes),
+        "-" if line.completed_ms is None else time_text(line.completed_ms),
+        "-" if line.state_bytes is None else size_text(line.state_bytes),
         "-" if line.tasks is None else str(line.tasks),
         line.state,
         line.path,
     )
 
 
-def _time(at_ms: int) -> str:
+def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Of a table for people."""
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+
+def time_text(at_ms: int) -> str:
+    """A moment for people, in UTC."""
     return datetime.fromtimestamp(at_ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def _size(count: float) -> str:
+def size_text(count: float) -> str:
+    """Bytes for people."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < _KIB:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"

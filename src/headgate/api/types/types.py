@@ -8,7 +8,7 @@ keys of maps may not.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from headgate.api.row import Row, RowKind, make_row, names_of, rows_with, values_of
@@ -200,13 +200,21 @@ class RowTypeInfo(TypeInformation):
 
     field_names: tuple[str, ...]
     field_types: tuple[TypeInformation, ...]
+    _names: list[str] = field(compare=False)
+    """Shared by all rows of the type, so that a pickle of many holds it once."""
 
     def __init__(
         self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None
     ) -> None:
-        names = field_names or [f"f{index}" for index in range(len(field_types))]
+        names = field_names or _default_names(len(field_types))
         object.__setattr__(self, "field_names", tuple(names))
         object.__setattr__(self, "field_types", tuple(field_types))
+        object.__setattr__(self, "_names", list(names))
+
+    @property
+    def has_own_names(self) -> bool:
+        """Whether somebody has named the fields; keys of the type have no names otherwise."""
+        return self._names != _default_names(len(self._names))
 
     def get_field_names(self) -> list[str]:
         return list(self.field_names)
@@ -228,7 +236,7 @@ class RowTypeInfo(TypeInformation):
         elif isinstance(value, Mapping):
             value = [value.get(name) for name in self.field_names]
         values = _fields("a Row, tuple, list or dict", self.field_types, value, self.field_names)
-        return make_row(list(self.field_names), values, kind)
+        return make_row(self._names, values, kind)
 
     def coercer(self) -> Coercer:
         fields = [kind.wire() for kind in self.field_types]
@@ -243,7 +251,7 @@ class RowTypeInfo(TypeInformation):
             return None
         is_plain = all(field is not None and field.is_plain for field in fields)
         to_lists = None if is_plain else _to_lists(of_tuples.revive)
-        revive = _row_reviver(list(self.field_names), to_lists)
+        revive = _row_reviver(self._names, to_lists)
         return WireType(Row, list if is_plain else of_tuples.reads, checks=False, revive=revive)
 
     def shape(self) -> TypeShape:
@@ -471,6 +479,10 @@ def _to_lists(of_fields: Coercer | None) -> Coercer:
         return list(map(list, values if of_fields is None else of_fields(values)))
 
     return changed
+
+
+def _default_names(count: int) -> list[str]:
+    return [f"f{index}" for index in range(count)]
 
 
 def _row_reviver(names: list[str], to_lists: Coercer | None) -> Coercer:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NoReturn
 
 from headgate.base.elements import Record
-from headgate.base.errors import StateBroken
+from headgate.base.errors import HeadgateError, StateBroken
 from headgate.base.moved import loads
 from headgate.base.state_shapes import FUNCTION, StateShape
 from headgate.core.state.migration import (
@@ -25,6 +25,7 @@ from headgate.core.state.migration import (
     types_of,
 )
 from headgate.core.state.opening import Check, TypedList, as_it_is, check_for
+from headgate.core.state.snapshot import Load
 from headgate.functions.context import OperatorStateStore
 from headgate.functions.state import (
     BroadcastState,
@@ -93,11 +94,7 @@ class OperatorStates(OperatorStateStore):
             (kind, name, self._maps[name] if kind == BROADCAST else self._lists[name])
             for name, kind in self._kinds.items()
         ]
-        try:
-            body = pickle.dumps(held, 5)
-        except Exception as error:
-            raise _unpicklable(held, error) from error
-        return _HEADER.pack(_MAGIC, _VERSION, zlib.crc32(body)) + body
+        return write_states(held)
 
     def restore(self, parts: Sequence[bytes | None], subtask: int, parallelism: int) -> None:
         """Take over what this task gets of all parts, one of each old task, by their index.
@@ -105,7 +102,7 @@ class OperatorStates(OperatorStateStore):
         With the old parallelism each task gets its own split lists again. None: that task has left
         nothing, or nothing that is needed here. Raises StateBroken.
         """
-        tasks = [{} if part is None else _read(part) for part in parts]
+        tasks = [{} if part is None else read_states(part) for part in parts]
         names = dict.fromkeys((kind, name) for held in tasks for kind, name in held)
         for kind, name in names:
             try:
@@ -287,8 +284,22 @@ def _share(kind: str, lists: list[list[Record]], subtask: int, parallelism: int)
     return together[count * subtask // parallelism : count * (subtask + 1) // parallelism]
 
 
-def _read(part: bytes) -> dict[tuple[str, str], Record]:
-    """Contents by kind and name."""
+def write_states(held: list[tuple[str, str, Record]]) -> bytes:
+    """Kinds, names and contents as the bytes of one task; raises StateBroken."""
+    try:
+        body = pickle.dumps(held, 5)
+    except Exception as error:
+        raise _unpicklable(held, error) from error
+    return _HEADER.pack(_MAGIC, _VERSION, zlib.crc32(body)) + body
+
+
+def is_states(part: bytes) -> bool:
+    """Whether these are bytes of ``write_states``."""
+    return part.startswith(_MAGIC)
+
+
+def read_states(part: bytes, load: Load = loads) -> dict[tuple[str, str], Record]:
+    """Contents by kind and name; raises StateBroken."""
     if len(part) < _HEADER.size:
         raise StateBroken(f"an operator's state has {len(part)} bytes and no whole header")
     magic, version, checksum = _HEADER.unpack_from(part)
@@ -298,7 +309,9 @@ def _read(part: bytes) -> dict[tuple[str, str], Record]:
     if zlib.crc32(body) != checksum:
         raise StateBroken("an operator's state was cut or changed: its checksum is wrong")
     try:
-        return {(kind, name): content for kind, name, content in loads(body)}
+        return {(kind, name): content for kind, name, content in load(body)}
+    except HeadgateError:
+        raise
     except (Exception, SystemExit) as error:  # a pickle can raise anything
         raise StateBroken(
             f"an operator's state cannot be read ({type(error).__name__}: {error}); the classes of "

@@ -9,12 +9,13 @@ before the first entry is given.
 import pickle
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from itertools import chain
 from typing import Final, TypeAlias
 
 from headgate.base.elements import LENGTH, Key, PickleSerializer, Record
-from headgate.base.errors import StateBroken
+from headgate.base.errors import HeadgateError, StateBroken
 from headgate.base.moved import loads
 from headgate.core.state.cursor import Namespace
 
@@ -47,6 +48,10 @@ The content is a value, a list, a dict, or for a timer, whose name is empty, its
 """
 
 
+Load: TypeAlias = Callable[[bytes | memoryview], Record]
+"""Makes an object of a pickle; a restore loads whatever class it names."""
+
+
 VERSION: Final = 1
 
 
@@ -63,6 +68,9 @@ class Folded(Enum):
     """Stands for a result that is None, since a value state that holds None holds nothing."""
 
     NONE = 0
+
+    def __setstate__(self, state: object) -> None:
+        raise TypeError("a pickle cannot change what stands for None")
 
 
 NONE: Final = Folded.NONE
@@ -117,6 +125,14 @@ def write_group(group: int, max_parallelism: int, entries: Iterable[Entry]) -> b
 
 def read_group(group: int, max_parallelism: int, data: bytes) -> Iterator[Entry]:
     """The entries of one group; raises StateBroken."""
+    pieces = read_pieces(group, max_parallelism, data)
+    return chain.from_iterable(entries for _, entries in pieces)
+
+
+def read_pieces(
+    group: int, max_parallelism: int, data: bytes, load: Load = loads
+) -> Iterator[tuple[int, list[Entry]]]:
+    """The pieces of one group: how many bytes each has, and its entries; raises StateBroken."""
     where = f"the snapshot of key group {group}"
     if len(data) < _HEADER.size:
         raise StateBroken(f"{where} has {len(data)} bytes and no whole header")
@@ -138,32 +154,37 @@ def read_group(group: int, max_parallelism: int, data: bytes) -> Iterator[Entry]
     body = memoryview(data)[_HEADER.size :]
     if zlib.crc32(body) != checksum:
         raise StateBroken(f"{where} was cut or changed: its checksum is wrong")
-    return _entries(where, body, count)
+    return _pieces(where, body, count, load)
 
 
-def _entries(where: str, body: memoryview, count: int) -> Iterator[Entry]:
+def _pieces(
+    where: str, body: memoryview, count: int, load: Load
+) -> Iterator[tuple[int, list[Entry]]]:
     start = seen = 0
     while start < len(body):
         try:
             (length,) = LENGTH.unpack_from(body, start)
             start += LENGTH.size
-            piece = loads(body[start : start + length])
+            piece = load(body[start : start + length])
+        except HeadgateError:
+            raise
         except (Exception, SystemExit) as error:  # a pickle can raise anything
             raise StateBroken(
                 f"{where} cannot be read ({type(error).__name__}: {error}); the classes of the "
                 f"values must still be there under their old names"
             ) from error
-        if not isinstance(piece, list) or not all(map(_is_entry, piece)):
+        if not isinstance(piece, list) or not _are_entries(piece):
             raise StateBroken(f"{where} holds {type(piece).__name__} that is no list of entries")
         start += length
         seen += len(piece)
-        yield from piece
+        yield length, piece
     if seen != count:
         raise StateBroken(f"{where} holds {seen} entries instead of {count}")
 
 
-def _is_entry(thing: object) -> bool:
-    return isinstance(thing, tuple) and len(thing) == _ENTRY_FIELDS
+def _are_entries(things: list[Record]) -> bool:
+    """Without a call for each."""
+    return {*map(type, things)} <= {tuple} and {*map(len, things)} <= {_ENTRY_FIELDS}
 
 
 def _unpicklable(entries: list[Entry], error: Exception) -> StateBroken:

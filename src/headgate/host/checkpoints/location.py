@@ -139,11 +139,16 @@ def resolve(
 def read_location(folder: Folder) -> tuple[CheckpointLocation, Metadata]:
     """The checkpoint in this folder, by its metadata."""
     metadata = savepoint_location(folder).read_metadata()
-    match metadata.kind:
+    return known_location(folder, metadata.kind, metadata.checkpoint), metadata
+
+
+def known_location(folder: Folder, kind: CheckpointKind, checkpoint: int) -> CheckpointLocation:
+    """The checkpoint in this folder, of which this is known from its metadata."""
+    match kind:
         case CheckpointKind.SAVEPOINT:
-            return savepoint_location(folder), metadata
+            return savepoint_location(folder)
         case CheckpointKind.CHECKPOINT:
-            return _in_job_folder(folder, metadata.checkpoint), metadata
+            return _in_job_folder(folder, checkpoint)
 
 
 def files_of(metadata: Metadata) -> Mapping[str, int]:

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
 from headgate.base.checkpoints import DatabaseRestore, Piece
 from headgate.base.errors import CheckpointCorrupt, CheckpointMissing, StateBroken, StorageUnusable
 from headgate.base.messages import CheckpointOrder
+from headgate.core.state.snapshot import Entry, Load
 from headgate.host.checkpoints.folder import open_folder, storage_errors
 from headgate.host.checkpoints.location import CheckpointLocation, resolve
 from headgate.host.checkpoints.piece_reader import PieceReader
@@ -113,17 +115,30 @@ class StoredDatabaseFiles:
 
     def read(self, groups: range) -> Iterator[tuple[int, bytes]]:
         """See ``StoredDatabase``; also raises StateBroken."""
+        with self._fetched() as database:
+            from headgate.host.rocksdb import file_snapshot as files  # noqa: PLC0415
+
+            yield from files.groups_in(database, files.write_late_entries(database), groups)
+
+    def pieces(self, groups: range, load: Load) -> Iterator[tuple[int, int, list[Entry]]]:
+        """Key group, bytes and entries, a few at a time; only ``load`` makes objects of pickles."""
+        with self._fetched() as database:
+            from headgate.host.rocksdb import file_snapshot as files  # noqa: PLC0415
+
+            catalog = files.write_late_entries(database, load)
+            yield from files.pieces_in(database, catalog, groups, load)
+
+    @contextmanager
+    def _fetched(self) -> Iterator[Path]:
+        """A local copy, where there is RocksDB to read it."""
         if find_spec("rocksdict") is None:
             raise StateBroken(
                 f"{self.location.shown} holds files of RocksDB, and rocksdict is not installed in "
                 f"a worker; run pip install 'headgate[rocksdb]', or go on from a savepoint"
             )
-        # Imported here: a job with its state in memory needs no RocksDB, unless it restores one.
-        from headgate.host.rocksdb.file_snapshot import groups_in, write_late_entries  # noqa: PLC0415
-
         with storage_errors(tempfile.gettempdir()):
             folder = OwnedFolder("fetched")
         with folder as path:
             database = path / "database"
             self.fetch(str(database))
-            yield from groups_in(database, write_late_entries(database), groups)
+            yield database

@@ -88,6 +88,10 @@ class CheckpointSetup:
         self._storage = JobCheckpoints(self.job_id, where, signing=self._signing) if where else None
         self._found: list[Metadata] = []
         self._origin: StoreCheckpoint | None = None
+        self.restored_job = ""
+        """The job whose checkpoint this one goes on from, perhaps itself; empty: it begins."""
+        self.restored_checkpoint: int | None = None
+        """The number of that checkpoint; None: the job begins."""
         start = self._look_around()
         if start is not None and program is not None:
             with _sound(start.metadata.checkpoint):
@@ -245,7 +249,10 @@ class CheckpointSetup:
             self._origin = StoreCheckpoint(metadata, location.own.uri)
         if damaged and newest is None:
             self._check_damage(damaged)
-        return self._origin or newest
+        start = self._origin or newest
+        self.restored_job = "" if start is None else start.metadata.job
+        self.restored_checkpoint = None if start is None else start.metadata.checkpoint
+        return start
 
     def _find(self) -> tuple[list[Metadata], tuple[FoundCheckpoint, ...]]:
         """Intact checkpoints of earlier drivers of the job, the oldest first; and damaged ones."""

@@ -21,6 +21,7 @@ from headgate.base.elements import Key, Record
 from headgate.base.moved import NOT_FOUND, loads, loads_moved
 from headgate.core.state.cursor import Namespace
 from headgate.core.state.keys import Frozen, key_bytes, key_group
+from headgate.core.state.snapshot import Load
 
 MARSHALLED: Final = frozenset({int, str, float, bool, bytes})
 """Types that marshal writes in a third of the time; only the same version of Python reads them."""
@@ -46,9 +47,11 @@ def pack(value: Record) -> bytes:
     return pickle.dumps(value, 5)
 
 
-def unpack(data: bytes) -> Record:
-    """A fresh copy of the value."""
+def unpack(data: bytes, load: Load | None = None) -> Record:
+    """A fresh copy of the value; ``load``: what makes objects of pickles, if not pickle itself."""
     try:
+        if load is not None:
+            return load(data) if data[0] == _PICKLE else marshal.loads(data)
         return pickle.loads(data) if data[0] == _PICKLE else marshal.loads(data)
     except NOT_FOUND as error:
         return loads_moved(data, error)
@@ -81,7 +84,8 @@ class StoredAddress(msgspec.Struct, frozen=True):
 class AddressCodec:
     """Encodes and decodes addresses of one backend, on its task's thread and those of snapshots."""
 
-    def __init__(self, max_parallelism: int) -> None:
+    def __init__(self, max_parallelism: int, load: Load = loads) -> None:
+        self._load = load
         self._max_parallelism = max_parallelism
         self._lock = threading.Lock()
         self._classes: list[type] = []
@@ -121,12 +125,14 @@ class AddressCodec:
         prefix = key[: len(key) - len(rest)]
         group, state = _START.unpack_from(key)
         if form == _HEADED_FORM:
-            found, namespace = in_head(data)
+            found, namespace = in_head(data, self._load)
             found = found.key if type(found) is Frozen else found
             return StoredAddress(group, state, found, namespace, prefix, rest, behind_head(data))
         namespace = decode_key(space_form)
         if form != _PLAIN_FORM:
-            namespace = tuple.__new__(self._classes[form - 1], namespace)
+            kind = self._classes[form - 1]
+            is_tuple = issubclass(kind, tuple)  # else it stands for a class that was not loaded
+            namespace = tuple.__new__(kind, namespace) if is_tuple else kind(*namespace)
         return StoredAddress(group, state, decode_key(key_form), namespace, prefix, rest, data)
 
     @property
@@ -184,11 +190,11 @@ def entry_key(address: Address, key: Key) -> tuple[bytes, bytes]:
     return address.prefix + inner, head
 
 
-def entry_of(rest: bytes, body: bytes) -> tuple[Key, bytes]:
+def entry_of(rest: bytes, body: bytes, load: Load = loads) -> tuple[Key, bytes]:
     """The map key of an entry, and the bytes of its value."""
     if is_decodable(rest):
         return decode_key(marshal.loads(rest)), body
-    return in_head(body), behind_head(body)
+    return in_head(body, load), behind_head(body)
 
 
 def head_of(thing: object) -> bytes:
@@ -197,9 +203,9 @@ def head_of(thing: object) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-def in_head(data: bytes) -> Record:
+def in_head(data: bytes, load: Load = loads) -> Record:
     """The object that precedes a value."""
-    return loads(memoryview(data)[_LENGTH.size :])
+    return load(memoryview(data)[_LENGTH.size :])
 
 
 def behind_head(data: bytes) -> bytes:

@@ -29,11 +29,18 @@ from headgate.base.elements import Record
 from headgate.base.errors import HeadgateError, StateBroken
 from headgate.base.moved import loads
 from headgate.core.state.backend import SnapshotFiles
-from headgate.core.state.snapshot import write_group
+from headgate.core.state.snapshot import Entry, Load, write_group
 from headgate.host.rocksdb.cache import CacheKey
 from headgate.host.rocksdb.codec import AddressCodec
 from headgate.host.rocksdb.database import WriteEntry, batch_of, read_until
-from headgate.host.rocksdb.snapshot import RocksSnapshot, SnapshotSource, Timers, timers_by_group
+from headgate.host.rocksdb.snapshot import (
+    RocksSnapshot,
+    SnapshotSource,
+    Timers,
+    content,
+    timers_by_group,
+    together,
+)
 from headgate.host.rocksdb.states import StoredValues
 
 CATALOG_FILE: Final = "HEADGATE"
@@ -96,7 +103,7 @@ class DatabaseCatalog:
         return msgspec.msgpack.encode(stored)
 
 
-def read_catalog(folder: Path) -> DatabaseCatalog:
+def read_catalog(folder: Path, load: Load = loads) -> DatabaseCatalog:
     """Of a fetched database; raises StateBroken."""
     try:
         data = (folder / CATALOG_FILE).read_bytes()
@@ -115,9 +122,11 @@ def read_catalog(folder: Path) -> DatabaseCatalog:
             f"take a savepoint with that one, and go on from it"
         )
     try:
-        classes = loads(stored.classes)
+        classes = load(stored.classes)
         if not isinstance(classes, tuple) or not all(isinstance(kind, type) for kind in classes):
             raise TypeError(f"{classes!r:.100} are no classes")
+    except HeadgateError:
+        raise
     except (Exception, SystemExit) as error:  # a pickle can raise anything
         raise StateBroken(
             f"the files of a database cannot be read ({type(error).__name__}: {error}); the "
@@ -234,12 +243,12 @@ class FileSnapshot:
         self._timers, self._unwritten = (), []
 
 
-def write_late_entries(folder: Path) -> DatabaseCatalog:
+def write_late_entries(folder: Path, load: Load = loads) -> DatabaseCatalog:
     """Complete a fetched database with the entries that had not reached it; returns its catalog.
 
     Raises StateBroken.
     """
-    catalog = read_catalog(folder)
+    catalog = read_catalog(folder, load)
     late = folder / UNWRITTEN_FILE
     if late.exists():
         options = Options(raw_mode=True)
@@ -279,6 +288,37 @@ def groups_in(folder: Path, catalog: DatabaseCatalog, groups: range) -> Iterator
             raise
         except (Exception, SystemExit) as error:  # a pickle can raise anything
             raise _broken(folder, error) from error
+
+
+def pieces_in(
+    folder: Path, catalog: DatabaseCatalog, groups: range, load: Load
+) -> Iterator[tuple[int, int, list[Entry]]]:
+    """What a fetched database holds, a few entries at a time; raises StateBroken.
+
+    Each piece has its key group, its bytes and its entries. Only ``load`` makes objects of pickles.
+    """
+    codec = AddressCodec(catalog.max_parallelism, load)
+    codec.agree(catalog.classes)
+    names = {number: name for name, number in catalog.numbers.items()}
+    with _opened(folder, groups) as stored:
+        group, size, piece = groups.start, 0, list[Entry]()
+        try:
+            for places in together(codec, stored):
+                first = places[0]
+                if piece and (first.group != group or len(piece) == BATCH):
+                    yield group, size, piece
+                    size, piece = 0, []
+                name = names[first.state]
+                kind, group = catalog.stored_as[name], first.group
+                size += sum(len(at.prefix) + len(at.rest) + len(at.body) for at in places)
+                held = content(kind, places, load)
+                piece.append((kind, name, first.namespace, first.key, held))
+        except HeadgateError:
+            raise
+        except (Exception, SystemExit) as error:  # a pickle can raise anything
+            raise _broken(folder, error) from error
+        if piece:
+            yield group, size, piece
 
 
 @contextmanager

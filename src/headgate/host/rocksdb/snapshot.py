@@ -11,10 +11,11 @@ from typing import TypeAlias
 
 from headgate.base.checkpoints import Piece
 from headgate.base.elements import Key, Record
+from headgate.base.moved import loads
 from headgate.core.state.backend import Sieve, SnapshotFiles
 from headgate.core.state.cursor import Namespace
 from headgate.core.state.keys import Frozen, key_group
-from headgate.core.state.snapshot import LIST, VALUE, Entry, write_group
+from headgate.core.state.snapshot import LIST, VALUE, Entry, Load, write_group
 from headgate.host.rocksdb.cache import DirtyEntries, value_of
 from headgate.host.rocksdb.codec import AddressCodec, StoredAddress, entry_of, unpack
 from headgate.host.rocksdb.states import StoredValues, key_and_namespace
@@ -54,7 +55,7 @@ class RocksSnapshot:
         source = self._source
         over = self._sort_unwritten()
         timers = timers_by_group(source.timers, source.max_parallelism)
-        runs = groupby(self._addresses(), lambda found: found[0].group)
+        runs = groupby(together(self._codec, self._stored), lambda found: found[0].group)
         run = next(runs, None)
         for group in source.groups:
             stored: Iterable[list[StoredAddress]] = ()
@@ -106,20 +107,23 @@ class RocksSnapshot:
                 continue
             name = source.names[first.state]
             kind = source.stored_as[name]
-            yield kind, name, first.namespace, first.key, _content(kind, places)
+            yield kind, name, first.namespace, first.key, content(kind, places)
         yield from (entry for entry in fresh.values() if entry is not None)
 
-    def _addresses(self) -> Iterator[list[StoredAddress]]:
-        """Stored entries, those of each address together."""
-        together: list[StoredAddress] = []
-        for key, data in self._stored:
-            address = self._codec.decode(key, data)
-            if together and together[0].prefix != address.prefix:
-                yield together
-                together = []
-            together.append(address)
-        if together:
-            yield together
+
+def together(
+    codec: AddressCodec, stored: Iterable[tuple[bytes, bytes]]
+) -> Iterator[list[StoredAddress]]:
+    """Entries of a database, those of each address together."""
+    found: list[StoredAddress] = []
+    for key, data in stored:
+        address = codec.decode(key, data)
+        if found and found[0].prefix != address.prefix:
+            yield found
+            found = []
+        found.append(address)
+    if found:
+        yield found
 
 
 def timers_by_group(all_timers: Timers, max_parallelism: int) -> dict[int, list[Entry]]:
@@ -133,10 +137,11 @@ def timers_by_group(all_timers: Timers, max_parallelism: int) -> dict[int, list[
     return found
 
 
-def _content(kind: str, entries: Iterable[StoredAddress]) -> Record:
+def content(kind: str, entries: Iterable[StoredAddress], load: Load | None = None) -> Record:
+    """What a state of this kind holds at one address."""
     if kind.startswith(VALUE):
-        return unpack(next(iter(entries)).body)
+        return unpack(next(iter(entries)).body, load)
     if kind.startswith(LIST):
-        return [unpack(entry.body) for entry in entries]
-    pairs = (entry_of(entry.rest, entry.body) for entry in entries)
-    return {key: unpack(body) for key, body in pairs}
+        return [unpack(entry.body, load) for entry in entries]
+    pairs = (entry_of(entry.rest, entry.body, load or loads) for entry in entries)
+    return {key: unpack(body, load) for key, body in pairs}

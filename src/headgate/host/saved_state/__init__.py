@@ -1,0 +1,1 @@
+"""State of checkpoints and savepoints outside jobs: read as rows, and written."""

@@ -1,0 +1,295 @@
+"""Makes objects of the pickles in a checkpoint, without a job and mostly without its classes.
+
+Law of ``SafeLoader``: whatever the bytes say, nothing is imported, nothing is called but classes of
+plain data that are listed here, and nothing is changed that outlives the loader; an object of any
+other class becomes a ``StandIn``, which shows the name of the class and what it was made of.
+``load_classes`` is what a restore does: it imports what the pickles name, so it is for checkpoints
+that may as well be restored.
+"""
+
+import builtins
+import collections
+import datetime
+import decimal
+import fractions
+import io
+import pickle
+import re
+import uuid
+import zoneinfo
+from collections.abc import Callable, Iterable
+from reprlib import recursive_repr
+from types import FunctionType
+from typing import Any, Final
+
+import msgspec
+
+from headgate.api import row
+from headgate.base import elements
+from headgate.base.errors import StateBroken
+from headgate.base.moved import MOVED, loads
+from headgate.core.state import keys, snapshot
+from headgate.functions import evictors, time, window
+from headgate.host.saved_state.nesting import check_nesting
+
+_MOST_NAMES: Final = 1000
+"""Of unknown classes that are noted."""
+
+
+def _names(module: Any, *names: str) -> dict[tuple[str, str], Any]:
+    return {(module.__name__, name): getattr(module, name) for name in names}
+
+
+class SavedRange:
+    """A range that cannot be iterated: a few bytes could ask for a set of any size."""
+
+    def __init__(self, *args: int) -> None:
+        self.range = range(*args)
+
+    def __eq__(self, other: object) -> bool:
+        return self.range == (other.range if isinstance(other, SavedRange) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.range)
+
+    def __reduce__(self) -> tuple[type, tuple[int, int, int]]:
+        return range, (self.range.start, self.range.stop, self.range.step)
+
+    def __repr__(self) -> str:
+        return repr(self.range)
+
+
+_PLAIN: Final[dict[tuple[str, str], Any]] = {
+    ("builtins", "range"): SavedRange,
+    **_names(builtins, "complex", "frozenset", "set", "slice"),
+    **_names(collections, "Counter", "OrderedDict", "defaultdict", "deque"),
+    **_names(datetime, "date", "datetime", "time", "timedelta", "timezone"),
+    **_names(decimal, "Decimal"),
+    **_names(fractions, "Fraction"),
+    **_names(uuid, "UUID"),
+    **_names(row, "Row", "RowKind", "make_row"),
+    **_names(elements, "StreamStatus", "Watermark"),
+    **_names(evictors, "TimestampedValue"),
+    **_names(keys, "Frozen"),
+    **_names(snapshot, "Folded"),
+    **_names(time, "Duration", "Instant", "Time"),
+    **_names(window, "CountWindow", "GlobalWindow", "TimeWindow"),
+    **_names(zoneinfo, "ZoneInfo"),
+}
+"""What may be made: it holds data, and does nothing else when it is made."""
+_MAKE_ROW: Final = (row.__name__, row.make_row.__name__)
+_IMMUTABLE: Final = 1 << 8
+"""The flag of classes that nobody can change: Py_TPFLAGS_IMMUTABLETYPE."""
+_FRACTION: Final = re.compile(r"-?\d+(/\d+)?", re.ASCII)
+
+
+class _Maker(type):
+    """A class that makes objects of a plain one, which a pickle thus cannot get hold of.
+
+    A pickle may set attributes of whatever it names: of a class, for the whole process.
+    """
+
+    plain: Callable[..., Any]
+
+    def __call__(cls, *args: object, **kwargs: object) -> Any:
+        return cls.plain(*args, **kwargs)
+
+    def __repr__(cls) -> str:
+        return repr(cls.plain)
+
+
+def _guarded(plain: Any) -> Any:
+    """What a pickle gets instead of a plain class or function."""
+    if isinstance(plain, FunctionType):
+        copy = FunctionType(plain.__code__, plain.__globals__, plain.__name__, plain.__defaults__)
+        copy.__kwdefaults__ = plain.__kwdefaults__
+        return copy
+    if plain.__flags__ & _IMMUTABLE:
+        return plain
+    if plain is fractions.Fraction:
+        return _Maker(
+            "Fraction", (), {"plain": _fraction, "__new__": lambda _, *args: _fraction(*args)}
+        )
+
+    def new(_: type, *args: object, **kwargs: object) -> Any:
+        return plain.__new__(plain, *args, **kwargs)
+
+    return _Maker(plain.__name__, (), {"plain": plain, "__new__": new})
+
+
+def _fraction(numerator: object, denominator: object = 1) -> fractions.Fraction:
+    """Not of a text with an exponent, whose digits would fill the memory."""
+    if type(numerator) is str and denominator == 1 and _FRACTION.fullmatch(numerator):
+        return fractions.Fraction(numerator)
+    if type(numerator) is not int or type(denominator) is not int:
+        raise pickle.UnpicklingError(f"{numerator!r:.100} is no fraction as Python writes it")
+    return fractions.Fraction(numerator, denominator)
+
+
+class _Shown(type):
+    """A class that is kept itself, or a function, shows its name, too."""
+
+    def __repr__(cls) -> str:
+        return cls.__qualname__
+
+
+class StandIn(metaclass=_Shown):
+    """An object of a class that was not loaded: the name of the class, and what it is made of."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        self.args = args
+        self.fields: dict[str, object] = dict(kwargs)
+        self.items: list[object] = []
+
+    def __new__(cls, *args: object, **kwargs: object) -> "StandIn":
+        made = object.__new__(cls)
+        StandIn.__init__(made, *args, **kwargs)  # pickle may go without it
+        return made
+
+    def __setstate__(self, state: object) -> None:
+        parts = state if isinstance(state, tuple) else (state,)
+        for part in parts:
+            if isinstance(part, dict):
+                self.fields.update({str(name): value for name, value in part.items()})
+            elif part is not None:
+                self.args = (*self.args, part)
+
+    def __call__(self, *args: object, **kwargs: object) -> "StandIn":
+        return StandIn(self, *args, **kwargs)
+
+    def append(self, item: object) -> None:
+        self.items.append(item)
+
+    def extend(self, items: Iterable[object]) -> None:
+        self.items += items
+
+    add = append
+
+    def __setitem__(self, key: object, value: object) -> None:
+        self.items.append((key, value))
+
+    @recursive_repr()
+    def __repr__(self) -> str:
+        parts = [*map(repr, self.args), *(f"{name}={self.fields[name]!r}" for name in self.fields)]
+        parts += [repr(self.items)] if self.items else []
+        return f"{type(self).__qualname__}({', '.join(parts)})"
+
+
+class SavedRow(msgspec.Struct, frozen=True, eq=False):
+    """The parts of a Row as they were pickled: made in C, at half the price of the Row."""
+
+    names: Any
+    values: Any
+    kind: Any
+
+    @property
+    def row(self) -> row.Row:
+        return row.make_row(self.names, self.values, self.kind)
+
+    def __eq__(self, other: object) -> bool:
+        return self.row == (other.row if isinstance(other, SavedRow) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.row)
+
+    def __repr__(self) -> str:
+        try:
+            return repr(self.row)
+        except TypeError:  # of parts that make no row
+            return f"make_row({self.names!r}, {self.values!r}, {self.kind!r})"
+
+
+class SafeLoader:
+    """Loads plain data; for one thread. ``unknown``: the classes that have got a stand-in.
+
+    ``saves_rows``: a ``SavedRow`` stands for each Row, for those who only look at the parts.
+    """
+
+    def __init__(self, saves_rows: bool = False) -> None:
+        self.unknown: dict[str, None] = {}
+        self._stand_ins: dict[str, type[StandIn]] = {}
+        self._plain = {name: _guarded(plain) for name, plain in _PLAIN.items()}
+        if saves_rows:  # the bound method and not the class, whose attributes could be set
+            self._plain[_MAKE_ROW] = SavedRow.__call__
+
+    def __call__(self, data: bytes | memoryview) -> Any:
+        """Raises what pickle raises for bytes that are no pickle, and StateBroken."""
+        data = bytes(data)
+        check_nesting(data)
+        try:
+            return _Unpickler(io.BytesIO(data), self, self._plain).load()
+        except TypeError:  # perhaps a datetime whose time zone is a stand-in
+            lenient = {name: self._lenient(*name) for name in _PLAIN if name[0] == "datetime"}
+            return _Unpickler(io.BytesIO(data), self, self._plain | lenient).load()
+
+    def stand_in(self, name: str) -> type[StandIn]:
+        """The class that stands for the class or function of this name."""
+        found = self._stand_ins.get(name)
+        if found is None:
+            found = _Shown(name, (StandIn,), {})  # type: ignore[assignment]
+            assert found is not None
+            if len(self._stand_ins) < _MOST_NAMES:
+                self._stand_ins[name] = found
+                self.unknown[name] = None
+        return found
+
+    def _lenient(self, module: str, name: str) -> Callable[..., Any]:
+        plain = _PLAIN[module, name]
+
+        def make(*args: object) -> Any:
+            try:
+                return plain(*args)
+            except TypeError:
+                return self.stand_in(f"{module}.{name}")(*args)
+
+        return make
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(
+        self, file: io.BytesIO, loader: SafeLoader, plain: dict[tuple[str, str], Any]
+    ) -> None:
+        super().__init__(file)
+        self._loader = loader
+        self._plain = plain
+
+    def find_class(self, module: str, name: str) -> Any:
+        now = MOVED.get(f"{module}:{name}")
+        if now is not None:
+            module, _, name = now.partition(":")
+        if (module, name) == ("builtins", "getattr"):
+            return self._attribute
+        found = self._plain.get((module, name))
+        return self._loader.stand_in(f"{module}.{name}") if found is None else found
+
+    def _attribute(self, thing: object, name: object) -> Any:
+        """Nothing has an attribute here but a time zone, which is pickled by way of one."""
+        if thing is zoneinfo.ZoneInfo and name == "_unpickle":
+            return zoneinfo.ZoneInfo._unpickle  # type: ignore[attr-defined]
+        return self._loader.stand_in("builtins.getattr")(thing, name)
+
+
+def load_classes(data: bytes | memoryview) -> Any:
+    """With the classes that it names, as a restore does; raises StateBroken if one is missing."""
+    try:
+        return loads(data)
+    except ModuleNotFoundError as error:
+        raise StateBroken(
+            f"the state has values of the module {error.name!r}, which is not here; put it on "
+            f"PYTHONPATH, or read the state without loading classes"
+        ) from error
+    except AttributeError as error:
+        raise StateBroken(
+            f"the state has values of a class that is not where it was ({error}); bring it back, "
+            f"or read the state without loading classes"
+        ) from error
+
+
+def shown(value: object) -> str:
+    """A value as text: a text as it is, anything else as Python shows it."""
+    if type(value) is str:
+        return value
+    try:
+        return repr(value)
+    except Exception as error:  # of a class of the user's, or nested too deep
+        return f"<{type(value).__qualname__} that cannot be shown: {type(error).__name__}>"

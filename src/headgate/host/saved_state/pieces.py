@@ -1,0 +1,127 @@
+"""Keyed state of one operator of a checkpoint, in parts that can be read side by side.
+
+A part is a number of key groups, or a database with the groups of one task. It names the folder of
+its checkpoint and can be sent to another process, which needs no metadata: a driver that has
+checked the signature hands out digests with the pieces. Law: every entry of the operator is in one
+part; reading holds one key group in memory, and of a database a few entries.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from headgate.base.checkpoints import CheckpointKind, Metadata, Piece
+from headgate.core.state.keys import groups_of
+from headgate.core.state.snapshot import Entry, Load, read_pieces
+from headgate.host.checkpoints.folder import open_folder
+from headgate.host.checkpoints.location import CheckpointLocation, known_location
+from headgate.host.checkpoints.piece_reader import PieceReader
+from headgate.host.checkpoints.restoring import StoredDatabaseFiles
+from headgate.host.saved_state.rows import OperatorRow, plain_rows, split_rows
+from headgate.plan.recorded_job import RecordedOperator
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAddress:
+    """Where another process finds a checkpoint whose metadata was read here."""
+
+    uri: str
+    kind: CheckpointKind
+    checkpoint: int
+
+    def location(self) -> CheckpointLocation:
+        """Raises StorageUnusable."""
+        return known_location(open_folder(self.uri), self.kind, self.checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedPart:
+    """Some of the keyed state and timers of an operator."""
+
+    address: CheckpointAddress
+    max_parallelism: int
+    groups: Mapping[int, Piece] = field(default_factory=dict)
+    """Key groups with what they hold."""
+    database: Mapping[str, Piece] = field(default_factory=dict)
+    """Files of a database by their local names."""
+    database_groups: range = range(0)
+
+    @property
+    def size_bytes(self) -> int:
+        pieces = (*self.groups.values(), *self.database.values())
+        return sum(piece.length for piece in pieces)
+
+    def pieces(self, load: Load) -> Iterator[tuple[int, int, list[Entry]]]:
+        """Key group, bytes and entries, a few at a time; only ``load`` makes objects of pickles.
+
+        Raises CheckpointError or StateBroken.
+        """
+        location = self.address.location()
+        with PieceReader(location) as reader:
+            for group, piece in self.groups.items():
+                data = reader.read(piece)
+                for size, entries in read_pieces(group, self.max_parallelism, data, load):
+                    yield group, size, entries
+        if self.database:
+            files = StoredDatabaseFiles(location, self.database_groups, self.database, False)
+            yield from files.pieces(self.database_groups, load)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainPart:
+    """What one task of an operator keeps without keys."""
+
+    address: CheckpointAddress
+    subtask: int
+    plain: Piece | None
+    source: Piece | None
+
+    def rows(self, load: Load) -> Iterator[OperatorRow]:
+        """Raises CheckpointError or StateBroken."""
+        with PieceReader(self.address.location()) as reader:
+            if self.plain is not None:
+                yield from plain_rows(reader.read(self.plain), self.subtask, load)
+            if self.source is not None:
+                yield from split_rows(reader.read(self.source), self.subtask, load)
+
+
+def address_of(location: CheckpointLocation, metadata: Metadata) -> CheckpointAddress:
+    """Of a checkpoint that was opened here."""
+    return CheckpointAddress(location.own.uri, metadata.kind, metadata.checkpoint)
+
+
+def plain_parts_of(operator: RecordedOperator, address: CheckpointAddress) -> list[PlainPart]:
+    """One for each task that has left something."""
+    return [
+        PlainPart(address, subtask, state.plain, state.source)
+        for subtask, state in enumerate(operator.states)
+        if state.plain is not None or state.source is not None
+    ]
+
+
+def parts_of(
+    operator: RecordedOperator, address: CheckpointAddress, part_bytes: int
+) -> list[KeyedPart]:
+    """All parts of an operator; those of key groups have about ``part_bytes`` or more."""
+    vertex = operator.vertex
+    groups_left: list[tuple[int, Piece]] = []
+    databases: list[KeyedPart] = []
+    for subtask, state in enumerate(operator.states):
+        groups_left += state.keyed.items()
+        if state.files:
+            held = groups_of(subtask, vertex.parallelism, vertex.max_parallelism)
+            databases.append(
+                KeyedPart(address, vertex.max_parallelism, {}, dict(state.files), held)
+            )
+    groups_left.sort(key=lambda item: (item[1].path, item[1].offset))
+    parts: list[KeyedPart] = []
+    chosen: dict[int, Piece] = {}
+    size = 0
+    for group, piece in groups_left:
+        chosen[group] = piece
+        size += piece.length
+        if size >= part_bytes:
+            parts.append(KeyedPart(address, vertex.max_parallelism, chosen))
+            chosen, size = {}, 0
+    if chosen:
+        parts.append(KeyedPart(address, vertex.max_parallelism, chosen))
+    return [*parts, *databases]

@@ -1,0 +1,1 @@
+"""State of checkpoints as a table of Spark: `spark.read.format("headgate-state")`."""
