@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from headgate.connectors.redis.entries import RedisEntry
     from headgate.connectors.redis.sink import RedisStreamSink
     from headgate.connectors.redis.source import RedisStreamSource
+    from headgate.connectors.streaming.sink import StreamingOutput
+    from headgate.connectors.streaming.source import StreamingInput
 
 __all__ = [
     "NOT_SENT",
@@ -98,6 +100,8 @@ __all__ = [
     "SplitReader",
     "SqliteSink",
     "StreamFormat",
+    "StreamingInput",
+    "StreamingOutput",
     "TextFileSink",
     "TextFileSource",
     "TwoPhaseCommittingSink",
@@ -105,6 +109,8 @@ __all__ = [
 
 
 _LAZY = {
+    "StreamingInput": "headgate.connectors.streaming.source",
+    "StreamingOutput": "headgate.connectors.streaming.sink",
     "NatsMessage": "headgate.connectors.nats.fetcher",
     "NatsSource": "headgate.connectors.nats.source",
     "NatsSink": "headgate.connectors.nats.sink",

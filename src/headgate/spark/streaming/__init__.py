@@ -1,0 +1,1 @@
+"""Structured Streaming both ways: streaming queries feed a job's inputs and read its outputs."""
