@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headgate.api.keyed import KeyedStream
     from headgate.api.row import Row
     from headgate.api.settings.configuration import Configuration, RuntimeExecutionMode
+    from headgate.api.transform import transform
     from headgate.api.types.types import Types
     from headgate.base.errors import HeadgateError
     from headgate.functions.assigners import (
@@ -114,6 +115,7 @@ __all__ = [
     "WatermarkStrategy",
     "WindowFunction",
     "__version__",
+    "transform",
 ]
 
 _FACADES = (
@@ -122,6 +124,7 @@ _FACADES = (
     "headgate.datastream.window",
     "headgate.common",
     "headgate.base.errors",
+    "headgate.api.transform",
 )
 
 

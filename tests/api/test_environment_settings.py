@@ -40,6 +40,27 @@ def test_operators_of_different_key_groups_never_share_a_task(
     assert len(env.get_job_graph().vertices) == 2
 
 
+class ResourceProfile:
+    """As Spark's looks from outside, which this room does not load."""
+
+    id = 1
+    taskResources = None  # noqa: N815 # Spark's name
+
+
+def test_program_carries_the_resource_profile(
+    env: StreamExecutionEnvironment, local_runtime: OneTaskRuntime
+) -> None:
+    profile = ResourceProfile()
+    env.set_resource_profile(profile).from_collection([1])
+    env.execute()
+    assert local_runtime.programs[0].resource_profile is profile
+
+
+def test_something_else_is_no_resource_profile(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(PlanInvalid, match="was given a dict; give a ResourceProfile"):
+        env.set_resource_profile({"gpu": 1})
+
+
 def test_program_carries_archives_files_and_requirements(
     env: StreamExecutionEnvironment, local_runtime: OneTaskRuntime
 ) -> None:

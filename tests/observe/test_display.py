@@ -7,7 +7,9 @@ import pytest
 from rich.console import Console
 
 from headgate.base.messages import TaskFigures
-from headgate.observe.display import Display
+from headgate.observe.display import Display, _Watch, draw_job
+from headgate.observe.job_view import describe_job
+from headgate.observe.notebook import draw_html
 from tests.observe.kit import END, SOURCE, ScriptedJob, figures, three_vertices
 
 
@@ -62,6 +64,21 @@ def test_without_a_terminal_the_log_has_lines(caplog: pytest.LogCaptureFixture) 
     job.ended.set()
     display.close()
     assert caplog.messages[-1].endswith("s, 7 records")
+
+
+def test_what_a_job_waits_for_is_shown_and_logged() -> None:
+    job = a_job()
+    job.waiting = "waiting for 4 slots"
+    view = _Watch(job).view()
+    assert describe_job(view)[-1] == "headgate job: running, waiting for 4 slots"
+    assert "waiting for 4 slots" in draw_html(view)
+    console = terminal()
+    console.print(draw_job(view))
+    assert "waiting for 4 slots" in text_of(console)
+    job.ended.set()
+    watch = _Watch(job)
+    watch.look()
+    assert watch.view().waits_for == "", "it has ended"
 
 
 def test_a_job_that_still_runs_is_told_when_the_display_closes() -> None:

@@ -40,6 +40,42 @@ class FailAt(MapFunction[Any, Any]):
         return value
 
 
+class Uneven(MapFunction[Any, Any]):
+    """One of two tasks stops after 299 rows and goes on some time after the other has sent 390.
+
+    From the time on at which the folder has a file called "swapped", the other task begins late.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.is_swapped = (self.folder / "swapped").exists()
+        self.is_first = runtime_context.get_index_of_this_subtask() == 0
+        self.count = 0
+
+    def map(self, value: Any) -> Any:
+        self.count += 1
+        if self.is_swapped:
+            if self.count == 1 and not self.is_first:
+                time.sleep(1)
+        elif self.is_first and self.count == 300:
+            (self.folder / "first has 300").touch()
+            self._wait_for("second has 390")
+            time.sleep(3)  # the other sends the rest of 700, and the job ends
+        elif not self.is_first and self.count == 300:
+            self._wait_for("first has 300")
+        elif not self.is_first and self.count == 390:
+            (self.folder / "second has 390").touch()
+        time.sleep(0.0005)
+        return value[0]
+
+    def _wait_for(self, name: str) -> None:
+        deadline = time.monotonic() + 60
+        while not (self.folder / name).exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
 class Slow(MapFunction[Any, Any]):
     """Takes its time, and tells how much memory its process has."""
 

@@ -1,6 +1,7 @@
 """DataFrames in trouble: failing functions, unfit records, killed workers, wrong arguments."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,13 +58,14 @@ def test_failing_function_fails_the_action_once_and_is_named_first(
 @pytest.mark.parametrize(
     "action",
     [
-        lambda frame, folder: frame.show(),
+        lambda frame, folder: frame.show(200),  # fewer rows may be there before the bad one
         lambda frame, folder: frame.groupBy("n").count().take(3),
         lambda frame, folder: frame.toPandas(),
         lambda frame, folder: frame.write.parquet(str(folder / "out")),
-        lambda frame, folder: frame.foreach(print),
+        lambda frame, folder: frame.foreachPartition(list),
+        lambda frame, folder: ThreadPoolExecutor(1).submit(frame.collect).result(),
     ],
-    ids=["show", "derived", "toPandas", "write", "foreach"],
+    ids=["show", "derived", "toPandas", "write", "foreachPartition", "collect in a thread"],
 )
 def test_every_action_raises_job_failed(spark: "SparkSession", tmp_path: Path, action: Any) -> None:
     result = rows_with(spark, FailAt(tmp_path / "count", 50))
@@ -129,7 +131,7 @@ def test_failing_function_fails_a_job_with_sinks_of_its_own(
 
 def test_job_that_reads_a_dataframe_can_be_cancelled(spark: "SparkSession") -> None:
     env = environment()
-    stream = env.from_dataframe(spark.range(1_000_000))
+    stream = env.from_dataframe(spark.range(20_000))
     stream.map(lambda row: time.sleep(0.01) or row).add_sink(lambda value: None)
     client = env.execute_async("slow")
     while (status := client.get_job_status().result()) is not JobStatus.RUNNING:

@@ -3,7 +3,7 @@
 from headgate.base.messages import Failure
 from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
-from headgate.spark.dataframe.conversion import MOST_KEPT, error_of, note_failure
+from headgate.spark.dataframe.action_errors import MOST_KEPT, error_of, note_failure
 
 FAILED = Outcome(
     JobState.FAILED,
@@ -13,7 +13,7 @@ FAILED = Outcome(
 
 
 def test_an_error_that_names_a_stage_of_ours_becomes_the_job_s() -> None:
-    note_failure("app-1", 9, "orders", FAILED)
+    note_failure("app-1", "9", "orders", FAILED)
     for text in (
         "SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled because …\n\n(in stage 9)",
         "Job aborted due to stage failure: Task 1 in stage 9.0 failed 4 times",
@@ -26,7 +26,7 @@ def test_an_error_that_names_a_stage_of_ours_becomes_the_job_s() -> None:
 
 
 def test_errors_of_other_stages_and_sessions_are_left_alone() -> None:
-    note_failure("app-1", 9, "orders", FAILED)
+    note_failure("app-1", "9", "orders", FAILED)
     assert error_of("app-1", "Task 1 in stage 90.0 failed") is None
     assert error_of("app-1", "AnalysisException: no column 9") is None
     assert error_of("app-2", "Task 1 in stage 9.0 failed") is None
@@ -34,8 +34,8 @@ def test_errors_of_other_stages_and_sessions_are_left_alone() -> None:
 
 def test_only_the_last_failures_are_kept() -> None:
     for stage in range(MOST_KEPT + 1):
-        note_failure("app-3", stage, "orders", FAILED)
+        note_failure("app-3", str(stage), "orders", FAILED)
     assert error_of("app-3", "in stage 0.0") is None
     assert error_of("app-3", "in stage 1.0") is not None
-    note_failure("app-4", 1, "orders", Outcome(JobState.FINISHED))
+    note_failure("app-4", "1", "orders", Outcome(JobState.FINISHED))
     assert error_of("app-4", "in stage 1.0") is None

@@ -440,13 +440,14 @@ class DataStream(OperatorSettings):
         with found:
             return list(islice(found, limit))
 
-    def to_dataframe(self, schema: object) -> object:
+    def to_dataframe(self, schema: object, job_name: str | None = None) -> object:
         """The records as a lazy Spark DataFrame; an action on it runs what leads to this stream.
 
         ``schema`` is what Spark takes, for instance ``"word string, count long"``. A record is a
         Row, tuple, list or dict with a value for each column, or the value of a single column.
         Each action runs the program again: ``cache()`` the result if there will be several. An
-        action on it, or on what is derived from it, raises JobFailed if the program fails.
+        action on it, or on what is derived from it, raises JobFailed if the program fails; one that
+        wants a few rows, such as ``show`` or ``limit(5)``, ends it when these are there.
         """
         sink = runtime().dataframe_sink(schema)
         transformation = self._draft.new_transformation(
@@ -459,9 +460,20 @@ class DataStream(OperatorSettings):
         transformation.parallelism = self._origins[0].transformation.parallelism
         transformation.uid = "dataframe"
         refuse_endless([transformation], "to_dataframe")
-        program = build_program(self._draft, None, [transformation])
+        program = build_program(self._draft, job_name, [transformation])
         frame = runtime().to_dataframe(program, transformation.id, schema)
         unexecuted.has_executed = True
+        return frame
+
+    def to_streaming_dataframe(self, schema: object, name: str = "dataframe") -> object:
+        """The records as a streaming DataFrame of Spark, exactly once; for schemas see above.
+
+        Start a query on it before or after the job; it gets rows with each checkpoint of the job.
+        One query reads it at a time. It fails if the job does, when it has read all.
+        """
+        configuration = self._draft.configuration.to_dict()
+        sink, frame = runtime().streaming_frame(schema, name, configuration)
+        self.sink_to(sink)
         return frame
 
     def get_type(self) -> TypeInformation:

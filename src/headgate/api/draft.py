@@ -49,7 +49,9 @@ class TranslationContext(NamedTuple):
     sort_bytes: int = SORT_BYTES
     """Memory for the records of a batch that are being sorted, in each operator of a task."""
     assigned: bool = False
-    """The driver hands out the splits of the source while the job runs."""
+    """The driver hands out the splits of the source while the job runs …"""
+    listed: bool = False
+    """… and has them from ``splits``, not from an enumerator."""
 
 
 Translate: TypeAlias = Callable[[TranslationContext], Factory]
@@ -189,6 +191,8 @@ class Draft:
     python_files: list[str] = field(default_factory=list)
     job_files: list[JobFile] = field(default_factory=list)
     requirements: tuple[str, str | None] | None = None
+    resource_profile: object | None = None
+    """Spark's, of the tasks that the job runs in."""
     pending: list[Transformation] = field(default_factory=list)
     """Written since the last execution."""
     number: int = field(default_factory=lambda: next(_numbers))

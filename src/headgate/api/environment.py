@@ -291,6 +291,27 @@ class StreamExecutionEnvironment:
         """Which Python runs the functions; it must have Headgate and fit the driver's version."""
         self._configuration.set_string(EXECUTABLE, check_text(python_exec, "set_python_executable"))
 
+    def set_resource_profile(self, profile: object) -> "StreamExecutionEnvironment":
+        """What each slot of the job gets from Spark: a ``pyspark.resource.ResourceProfile``.
+
+        ::
+
+            requests = TaskResourceRequests().cpus(2).resource("gpu", 1)
+            env.set_resource_profile(ResourceProfileBuilder().require(requests).build)
+
+        It may ask for resources of tasks only; executors have what the session gives them. All
+        operators of a slot share them, and find them by ``TaskContext.get().resources()``. A local
+        master has no resources, and ignores the profile.
+        """
+        kind = type(profile)
+        if not (hasattr(kind, "id") and hasattr(kind, "taskResources")):
+            raise PlanInvalid(
+                f"set_resource_profile() was given a {kind.__name__}; give a ResourceProfile of "
+                f"pyspark.resource, as ResourceProfileBuilder().require(…).build makes it"
+            )
+        self._draft.resource_profile = profile
+        return self
+
     # Sources
 
     def from_collection(
@@ -367,6 +388,26 @@ class StreamExecutionEnvironment:
         source = runtime().dataframe_source(df, order, parts)
         return self._from(source, check_text(name, "from_dataframe"), None, source)
 
+    def from_streaming_dataframe(
+        self,
+        df: object,
+        name: str = "DataFrame",
+        watermark_strategy: WatermarkStrategy | None = None,
+    ) -> DataStream:
+        """The rows of a streaming DataFrame of Spark, as ``Row`` with its names, exactly once.
+
+        A streaming query, which starts and stops with the job, brings them, a micro-batch at a
+        time; if it fails, so does the job. Where it is stands below the checkpoint folder, so that
+        it goes on with the job from a checkpoint or savepoint.
+
+        ::
+
+            clicks = spark.readStream.format("delta").load("clicks")
+            env.from_streaming_dataframe(clicks).key_by(lambda row: row.user)
+        """
+        source = runtime().streaming_source(df, check_text(name, "from_streaming_dataframe"))
+        return self.from_source(source, watermark_strategy, name)
+
     # Execution
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
@@ -423,7 +464,9 @@ class StreamExecutionEnvironment:
         def translate(context: TranslationContext) -> Factory:
             interval_ms = self._draft.settings.watermark_interval_ms
             plan = source_time_plan(strategy, interval_ms, context.batch)
-            return partial(SourceOperator, source, context.splits, plan, context.assigned)
+            return partial(
+                SourceOperator, source, context.splits, plan, context.assigned, context.listed
+            )
 
         functions: tuple[tuple[str, object], ...] = (("source", function),)
         if strategy is not None:

@@ -42,6 +42,8 @@ class Program:
     job_files: tuple[JobFile, ...] = ()
     requirements: tuple[str, str | None] | None = None
     """A file that pip reads, and a folder with all packages or None."""
+    resource_profile: object | None = None
+    """What Spark's tasks of the job get; None: what the session says."""
 
 
 DEFAULT_NAME = "headgate job"
@@ -66,6 +68,7 @@ def build_program(
         draft.config.get_global_job_parameters(),
         (*draft.job_files, *(JobFile.archive(path, target) for path, target in archives)),
         requirements,
+        draft.resource_profile,
     )
 
 
@@ -173,7 +176,12 @@ def _add_node(
         max_parallelism = overall if overall > 0 else default_max_parallelism(parallelism)
     found, discovery = _splits_of(transformation, parallelism) if splits else ((), None)
     context = TranslationContext(
-        parallelism, graph.batch, found, settings.sort_bytes, discovery is not None
+        parallelism,
+        graph.batch,
+        found,
+        settings.sort_bytes,
+        assigned=discovery is not None,
+        listed=discovery is not None and discovery.listed is not None,
     )
     graph.nodes[transformation.id] = StreamNode(
         transformation.id,

@@ -58,6 +58,14 @@ class Runtime(Protocol):
     ) -> "Source":
         """The rows of a DataFrame, in an order if one is given."""
 
+    def streaming_source(self, dataframe: object, name: str) -> "Source":
+        """The rows of a streaming DataFrame, whose query runs with the job."""
+
+    def streaming_frame(
+        self, schema: object, name: str, configuration: Mapping[str, str]
+    ) -> "tuple[Sink, object]":
+        """A sink, and a streaming DataFrame of what comes to it."""
+
     def function_source(self, function: "SourceFunction[object]") -> "Source":
         """Runs a user's source function."""
 

@@ -232,6 +232,7 @@ class _Watch:
             self._observer.quick_diagnosis(),
             self.has_ended,
             self._page,
+            "" if self.has_ended else job.waits_for(),
         )
 
 
@@ -270,8 +271,8 @@ def draw_job(view: JobView) -> RenderableType:
             short_number(row.in_per_s),
             draw_bar(row, row.vertex == view.blamed),
         )
-    if view.blamed >= 0:
-        table.caption = Text(f"bottleneck: {view.diagnosis.headline}")
+    if view.blamed >= 0 or view.waits_for:
+        table.caption = Text(view.waits_for or f"bottleneck: {view.diagnosis.headline}")
         table.caption_style = ""
         table.caption_justify = "left"
     return table

@@ -90,6 +90,8 @@ def draw_html(view: JobView) -> str:
     for row in view.rows:
         lines += _draw_row(row, row.vertex == view.blamed)
     lines.append("</tbody></table>")
+    if view.waits_for:
+        lines.append(f"<div>{escape(view.waits_for)}</div>")
     if view.blamed >= 0 and not view.has_ended:
         lines.append(f"<div>bottleneck: {escape(view.diagnosis.headline)}</div>")
     if view.has_ended:

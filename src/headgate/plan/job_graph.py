@@ -72,7 +72,7 @@ class JobVertex:
     def outline(self) -> "JobVertex":
         """The same vertex to look at; it cannot be run."""
         operators = tuple(
-            OperatorSpec(op.id, op.name, op.uid, _unrunnable, op.outputs)
+            OperatorSpec(op.id, op.name, op.uid, _unrunnable, op.outputs, key_type=op.key_type)
             for op in self.chain.operators
         )
         chain = ChainSpec(operators, object_reuse=self.chain.object_reuse)

@@ -175,6 +175,27 @@ def test_outlet_is_bounded_and_ends_behind_the_last_batch() -> None:
         assert found == list(range(40 * ROWS))
 
 
+def test_rows_that_have_left_are_counted_and_the_rest_is_dropped_if_only_some_are_wanted() -> None:
+    counts: list[int] = []
+    with Border([], "out") as border:
+        border.limited(5, counts.append)
+        for number in range(4):
+            border.send(batch(number * 3, 3))
+        border.end()
+        left = [value for made in border.outgoing() for value in made.column(0).to_pylist()]
+    assert counts == [3, 6]
+    assert left == list(range(6))
+
+
+def test_the_input_is_not_read_to_its_end_if_only_some_rows_are_wanted() -> None:
+    with Border(["in"], "out") as border:
+        border.limited(1, lambda rows: None)
+        border.end()
+        with Feeding(border, 1000) as feeding:
+            pass
+        assert feeding.given == 1 and not border.is_fed
+
+
 def test_no_token_outlives_its_border() -> None:
     with Border(["in"], "out"):
         assert ([*_inlets], [*_outlets]) == (["in"], ["out"])

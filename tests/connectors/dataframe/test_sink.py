@@ -41,6 +41,19 @@ def test_large_rows_make_small_batches() -> None:
     assert max(sizes) * 100_000 < 2 * BATCH_BYTES + 64 * 100_000
 
 
+def test_no_row_waits_for_others_if_only_some_are_wanted() -> None:
+    sink = DataFrameSink("v")
+    sink.shape = RowShape(pa.schema([("v", pa.int64())]), ("long",), "UTC")
+    counts: list[int] = []
+    with Border([], sink.token) as border:
+        border.limited(100, counts.append)
+        writer = sink.create_writer(task_context())
+        writer.write([1])
+        writer.write([2, 3])
+        assert counts == [1, 3]
+        writer.close()
+
+
 def test_source_leaves_its_dataframe_in_the_driver() -> None:
     source = DataFrameSource(lambda: "cannot be pickled", ["a"])
     copy = pickle.loads(pickle.dumps(source))

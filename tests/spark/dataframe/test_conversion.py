@@ -159,7 +159,7 @@ def test_task_keeps_the_order_of_its_rows(spark: "SparkSession") -> None:
 
 
 def test_large_result_is_the_same_as_sparks(spark: "SparkSession") -> None:
-    count = 200_000
+    count = 60_000
     frame = spark.range(count).selectExpr("id", "concat('w', id % 997) AS word", "id / 7 AS x")
     stream = environment(3).from_dataframe(frame).key_by(lambda row: row.word)
     result: Any = stream.map(lambda row: row).to_dataframe(frame.schema)

@@ -4,7 +4,8 @@ Spark's rows come in through inlets, one per DataFrame; records leave through an
 both by token. Law: nothing is lost and nothing waits forever: a full inlet makes Spark wait, unless
 a task starves for rows of another inlet, which may come later in the input; then the full inlet
 spills to a file. A task that has found nothing is woken by the next batch, the end or ``close``.
-After ``close`` no token and no file remains.
+If only some rows are wanted, those that have left are counted, and the input is not read to its
+end. After ``close`` no token and no file remains.
 """
 
 import tempfile
@@ -119,6 +120,9 @@ class Border:
         self._outgoing_bytes = 0
         self._ended = False
         self._closed = False
+        self._wanted: int | None = None
+        self._rows = 0
+        self._sent: Callable[[int], None] = lambda rows: None
         self._tokens = [*inlets, *([] if outlet is None else [outlet])]
         _inlets.update(zip(inlets, self._inlets, strict=True))
         if outlet is not None:
@@ -146,6 +150,15 @@ class Border:
     def is_fed(self) -> bool:
         """Whether the whole input was taken."""
         return self._fed
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether only some rows are wanted."""
+        return self._wanted is not None
+
+    def limited(self, rows: int, sent: Callable[[int], None]) -> None:
+        """See ``RowOutlet``; called before the first row."""
+        self._wanted, self._sent = rows, sent
 
     def outgoing(self) -> Iterator[pa.RecordBatch]:
         """What tasks have sent, until ``end`` was called and everything was handed to Spark."""
@@ -200,7 +213,9 @@ class Border:
     # The side of the tasks.
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """Hand a batch to Spark; blocks while Spark is behind."""
+        """Hand a batch to Spark; blocks while Spark is behind, drops what nobody wants."""
+        if self._wanted is not None and self._rows >= self._wanted:
+            return  # the driver knows, and ends the run
         with self._changed:
             while self._outgoing_bytes >= self.room_bytes and not self._closed:
                 self._changed.wait()
@@ -208,7 +223,11 @@ class Border:
                 raise TaskCancelled("Spark takes no more rows")
             self._outgoing.append(batch)
             self._outgoing_bytes += batch.nbytes
+            self._rows += batch.num_rows
+            rows = self._rows
             self._changed.notify_all()
+        if self._wanted is not None:
+            self._sent(rows)
 
     def take_from(self, inlet: Inlet) -> "pa.RecordBatch | None":
         with self._changed:
@@ -241,18 +260,23 @@ class Border:
 
     def _put(self, inlet: Inlet, batch: pa.RecordBatch) -> None:
         with self._changed:
-            while inlet.is_full and not self._closed and not inlet.is_closed:
+            while inlet.is_full and not self._is_over and not inlet.is_closed:
                 if any(other.starves for other in self._inlets if other is not inlet):
                     inlet.spill.put(batch)
                     return
                 self._changed.wait()
-            if self._closed:
+            if self._is_over:
                 raise _Closed
             if not inlet.is_closed:
                 inlet.starves = False
                 inlet.batches.append(batch)
                 inlet.held_bytes += batch.nbytes
         inlet.wake()
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the rest of the input is of no use."""
+        return self._closed or (self._ended and self._wanted is not None)
 
     def _wake_all(self) -> None:
         for inlet in self._inlets:

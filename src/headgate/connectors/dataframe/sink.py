@@ -1,7 +1,7 @@
 """Records as rows of a Spark DataFrame; they leave each process through its border.
 
 Law: when ``flush`` has returned, all rows were handed over. Batches have the size that suits Spark,
-in rows and in bytes.
+in rows and in bytes; if only some rows are wanted, none waits for others.
 """
 
 import secrets
@@ -53,6 +53,8 @@ class RowWriter(SinkWriter):
                 column.extend(values)
             if len(self._columns[0]) >= self._target:
                 self.flush()
+        if self._border.is_limited:
+            self.flush()
 
     def flush(self) -> None:
         rows = len(self._columns[0])

@@ -24,11 +24,12 @@ def plan_run(
     checkpoints: CheckpointOrder | None = None,
     restores: Mapping[str, TaskRestore] | None = None,
     sources: Iterable[SourceState] = (),
+    rows_wanted: int | None = None,
 ) -> RunPlan:
     """The plan of one run; ``run`` is in the name of every partition, so that runs do not mix.
 
     ``restores``: what each task gets back of a checkpoint, if there is one; ``sources``: what the
-    driver does.
+    driver does. ``rows_wanted``: see ``RunPlan``.
     """
     execution = build_execution_graph(graph, run, attempt)
     given = restores or {}
@@ -45,4 +46,5 @@ def plan_run(
         replace(checkpointed_job(graph, execution), job=checkpoints.job) if checkpoints else None,
         next((restore.checkpoint for restore in given.values()), None),
         planned_sources(graph, execution, given, sources),
+        rows_wanted,
     )

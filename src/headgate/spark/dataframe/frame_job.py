@@ -1,51 +1,88 @@
 """One action on a DataFrame that ends a stream, as its observers see it.
 
 Nothing runs before an action, and each one is a job of its own to them, with a run of its own. If
-Spark tries a stage again, that is another job as well. Law: a job that has ended holds neither its
-run nor its DataFrame. It takes no checkpoints, and whoever cancels it ends Spark's stage.
+Spark tries a stage again, that is another job as well. One that Spark has no slots for is a job
+before its run has begun. Law: a job that has ended holds neither its run nor its DataFrame. It
+takes no checkpoints, and whoever cancels it ends Spark's stage.
 """
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from typing import Final
 
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import SavepointFailed
 from headgate.base.figures import TaskManagerFigures
-from headgate.base.inspections import Found, Inspection
+from headgate.base.inspections import Found, Inspection, ShownState
 from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
 from headgate.base.messages import TaskFigures
-from headgate.host.driver.driver_run import DriverRun
+from headgate.control.life_cycle import JobState
+from headgate.host.driver.driver_run import DriverRun, call_safely
 from headgate.host.driver.inspections import refused
-from headgate.host.driver.job_records import wall_ms
+from headgate.host.driver.job_records import JobRecords, wall_ms
+from headgate.host.driver.state_texts import shown_state
 from headgate.spark.job import STATUS, PreparedJob
+
+CANCEL_S: Final = 30.0
+"""How long whoever cancels an action waits for its end."""
 
 
 class FrameJob:
     """See ``ObservedJob``."""
 
-    def __init__(self, prepared: PreparedJob, run: DriverRun) -> None:
-        """The run has just begun."""
-        again = f"-{run.key.generation}" if run.key.generation else ""
-        self.job_id = f"{prepared.job_id}-{run.key.stage}{again}"
+    def __init__(
+        self,
+        prepared: PreparedJob,
+        label: str,
+        withdraw: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        """``label``: tells it from others of the DataFrame; ``withdraw``: ends what has no run."""
+        self.job_id = f"{prepared.job_id}-{label}"
         self.graph = prepared.graph.outline()
         self.configuration: Mapping[str, str] = prepared.configuration
         self.started_at_ms = wall_ms()
         self.ended_at_ms: int | None = None
-        self._attempt = run.key.generation
-        self._records = run.records
+        self.reason = ""
+        """What it waits for, in words."""
+        self._attempt = 0
+        self._records = JobRecords()
+        self._records.reached(JobState.CREATED)
         self._log = prepared.log
-        self._status = JobStatus.CREATED  # of a run that has ended
+        self._withdraw = withdraw
+        self._status = JobStatus.CREATED  # as long as there is no run
         self._figures: list[TaskFigures] = []
-        self._run: DriverRun | None = run
-        run.when_ended(self._ended)
+        self._run: DriverRun | None = None
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[], None]] = []
+        self._done = threading.Event()
 
-    def _ended(self) -> None:
+    def begin(self, run: DriverRun) -> None:
+        """Its run has just begun."""
+        self._attempt, self._records, self.reason = run.key.generation, run.records, ""
+        self._run = run
+        run.when_ended(self._run_ended)
+
+    def withdrawn(self) -> None:
+        """Its action is over, and no run has begun."""
+        self._records.reached(JobState.CANCELLED)
+        self._end(JobStatus.CANCELED)
+
+    def _run_ended(self) -> None:
         """A task's last figures come before its end."""
         if (run := self._run) is not None and run.outcome is not None:
-            self._status, self._figures = STATUS[run.outcome.state], run.figures
-            self.ended_at_ms = wall_ms()
-            self._run = None
+            self._figures = run.figures
+            self._end(STATUS[run.outcome.state])
+
+    def _end(self, status: JobStatus) -> None:
+        with self._lock:
+            self._status, self.ended_at_ms = status, wall_ms()
+            self._run, self.reason, self._withdraw = None, "", lambda reason: None
+            self._done.set()
+            listeners, self._listeners = self._listeners, []
+        for call in listeners:
+            call_safely(call)
 
     @property
     def name(self) -> str:
@@ -60,14 +97,15 @@ class FrameJob:
         return {STATUS[state].name: at_ms for state, at_ms in times.items()}
 
     def has_ended(self) -> bool:
-        return self._run is None
+        return self._done.is_set()
 
     def when_ended(self, call: Callable[[], None]) -> None:
         """Call back at its end, at once if it has ended; on any thread."""
-        if (run := self._run) is None:
-            call()
-        else:
-            run.when_ended(call)
+        with self._lock:
+            if not self._done.is_set():
+                self._listeners.append(call)
+                return
+        call()
 
     def figures(self) -> list[TaskFigures]:
         """The latest figures of each task."""
@@ -76,6 +114,10 @@ class FrameJob:
     def task_managers(self) -> list[TaskManagerFigures]:
         """Its processes, while it runs."""
         return [] if (run := self._run) is None else run.task_managers
+
+    def waits_for(self) -> str:
+        """What Spark has no room for; it begins when its first task manager has registered."""
+        return self.reason
 
     def restarts(self) -> int:
         """So often has Spark tried the stage before."""
@@ -99,6 +141,12 @@ class FrameJob:
             return refused(task, f"the job is {self._status.name.lower()}")
         return run.inspect(task, what, timeout_s)
 
+    def shown_state(
+        self, operator: str, state: str, keys: Sequence[str], key_type: str, timeout_s: float
+    ) -> ShownState:
+        """See ``ObservedJob``."""
+        return shown_state(self, operator, state, keys, key_type, timeout_s)
+
     def savepoint(self, directory: str | None, stop: Stop) -> "Future[str]":
         """There are none."""
         failed: Future[str] = Future()
@@ -106,7 +154,18 @@ class FrameJob:
         failed.set_exception(SavepointFailed(directory or "", problem))
         return failed
 
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Until it has ended; whoever executes the action gets its error."""
+        self._done.wait(timeout_s)
+
+    def cancel(self, reason: str, *, suspend: bool = False) -> None:
+        """Ask all tasks to end and wait for it; ``suspend`` makes no difference here."""
+        self.cancel_soon(reason)
+        self.wait(CANCEL_S)
+
     def cancel_soon(self, reason: str) -> None:
         """Ask all tasks to end; the action on the DataFrame fails."""
         if (run := self._run) is not None:
             run.cancel(reason)
+        else:
+            self._withdraw(reason)

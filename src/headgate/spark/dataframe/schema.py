@@ -29,13 +29,18 @@ class TypeUnknown(Exception):
 def row_shape(session: "SparkSession", schema: "StructType") -> RowShape:
     """What a sink needs of a schema; raises SchemaInvalid."""
     try:
-        arrow = pa.schema(list(_fields(schema)))
+        arrow = arrow_schema(schema)
     except TypeUnknown as unknown:
         raise SchemaInvalid(
             schema.simpleString(), f"has column {unknown.path!r}, which {unknown.problem}"
         ) from None
     zone = session.conf.get("spark.sql.session.timeZone") or "UTC"
     return RowShape(arrow, tuple(field.dataType.simpleString() for field in schema), zone)
+
+
+def arrow_schema(schema: "StructType") -> pa.Schema:
+    """Raises TypeUnknown."""
+    return pa.schema(list(_fields(schema)))
 
 
 def read_schema(schema: object) -> "StructType":

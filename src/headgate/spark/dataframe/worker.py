@@ -19,13 +19,14 @@ from headgate.connectors.dataframe.border import Border
 from headgate.host.net.contact import DriverContact
 from headgate.host.worker.task_manager import run_task_manager
 from headgate.spark.dataframe.plan import sort_parts
+from headgate.spark.dataframe.row_limits import stage_name
 from headgate.spark.job_files import JobFiles
 from headgate.spark.security import PublicContact
 from headgate.spark.worker import at_stage, spark_place
 
 JOIN_S: Final = 60.0
 """How long the task manager may take to end; it ends a process that hangs earlier by itself."""
-GRACE_S: Final = 0.5
+GRACE_S: Final = 2.0
 """A failed run waits so long for Spark to end this task: then Spark's log stays short."""
 
 
@@ -43,11 +44,11 @@ class FrameProcess:
         slot, stage = spark_place(self.contact)
         contact = self.contact.complete()
         if self.outlet is not None:
-            contact = at_stage(contact, stage)
+            contact = at_stage(contact, stage_name(stage))
         with self.job_files.unpacked(), Border(self.inlets, self.outlet) as border:
             sort = partial(sort_parts, len(self.inlets))
             feeder = _start("headgate-feeder", lambda: border.feed(batches, sort))
-            manager = _TaskManager(contact, slot, border.end)
+            manager = _TaskManager(contact, slot, border)
             try:
                 yield from border.outgoing()
             except BaseException:  # Spark has closed this generator, or the process is to end
@@ -59,8 +60,9 @@ class FrameProcess:
             if manager.error is not None:
                 raise manager.error
             if not manager.problem:
-                feeder.join()
-                border.check()
+                feeder.join()  # ends between two batches: Spark sees that it cannot use us again
+                if border.is_fed or not border.is_limited:
+                    border.check()
             elif self.outlet is not None or not border.is_fed:
                 # With input left, Spark's worker would take rows for commands: it has to end.
                 time.sleep(GRACE_S)
@@ -70,12 +72,12 @@ class FrameProcess:
 class _TaskManager:
     """The task manager on its thread."""
 
-    def __init__(self, contact: DriverContact, slot: int, on_end: Callable[[], None]) -> None:
+    def __init__(self, contact: DriverContact, slot: int, border: Border) -> None:
         self.problem = ""
         self.error: BaseException | None = None
         self._contact = contact
         self._slot = slot
-        self._on_end = on_end
+        self._border = border
         self.leave: Callable[[str], None] = lambda problem: None
         """Tell it to end before the driver does."""
         self._thread = _start("headgate-task-manager", self._run)
@@ -86,12 +88,16 @@ class _TaskManager:
     def _run(self) -> None:
         try:
             self.problem = run_task_manager(
-                self._contact, self._slot, may_exit=True, on_ready=self._ready
+                self._contact,
+                self._slot,
+                may_exit=True,
+                on_ready=self._ready,
+                outlet=self._border,
             )
         except BaseException as error:
             self.error = error
         finally:
-            self._on_end()
+            self._border.end()
 
     def _ready(self, leave: Callable[[str], None]) -> None:
         self.leave = leave
