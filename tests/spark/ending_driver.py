@@ -95,7 +95,7 @@ def look_at_page(session: Any) -> None:
     env.execute("word count")
     context = session.sparkContext
     page = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/jobs"
-    with urllib.request.urlopen(page, timeout=10) as answer:
+    with urllib.request.urlopen(page, timeout=60) as answer:
         jobs = json.load(answer)
     tell(what="page", jobs=[{key: job.get(key) for key in DESCRIBED} for job in jobs])
 
@@ -104,9 +104,5 @@ DESCRIBED = ("name", "description", "jobGroup", "status")
 
 if __name__ == "__main__":
     session = find_session(SETTINGS, cores=4)
-    if sys.argv[1] == "many":
-        look_at_page(session)
-        run_until_killed(sys.argv[2])
-    else:
-        tell(what="ready")
-        endless(sys.argv[2]).execute("endless")
+    look_at_page(session)
+    run_until_killed(sys.argv[1])

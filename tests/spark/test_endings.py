@@ -1,4 +1,7 @@
-"""How drivers end, seen from outside: signals, exit codes, what is told, and who is left over."""
+"""How jobs end, seen from outside: signals, exit codes, what is told, and who is left over.
+
+A driver that is killed leaves no process, either: tests/faults/test_lost_driver.py.
+"""
 
 import json
 import os
@@ -6,8 +9,8 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,7 +30,7 @@ LONG_S = 90
 class Driver:
     """A driver in a process of its own; all that come from it wear a mark."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder / "pids"
         self.folder.mkdir()
         self.mark = f"HEADGATE_TEST={uuid.uuid4()}"
@@ -35,7 +38,7 @@ class Driver:
         self.errors = folder / "stderr"
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, str(DRIVER), *words, str(self.folder)],
+                [sys.executable, str(DRIVER), str(self.folder)],
                 env={**os.environ, key: value, "PYTHONPATH": str(ROOT)},
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
@@ -73,24 +76,16 @@ class Driver:
 
 
 @pytest.fixture
-def drive(tmp_path: Path) -> Iterator[Callable[..., Driver]]:
-    """`drive(words…)` starts a driver; whatever happens, nothing of it is left."""
-
-    @contextmanager
-    def driven(*words: str) -> Iterator[Driver]:
-        driver = Driver(tmp_path, *words)
-        try:
-            yield driver
-        finally:
-            driver.end()
-
-    with ExitStack() as stack:
-        yield lambda *words: stack.enter_context(driven(*words))
+def driver(tmp_path: Path) -> Iterator[Driver]:
+    """Whatever happens, nothing of it is left."""
+    driver = Driver(tmp_path)
+    try:
+        yield driver
+    finally:
+        driver.end()
 
 
-def test_endings_of_jobs_are_short_and_clear(drive: Callable[..., Driver]) -> None:
-    driver = drive("many")
-
+def test_endings_of_jobs_are_short_and_clear(driver: Driver) -> None:
     page = driver.next_line()
     assert page["jobs"][0]["description"].startswith("Headgate: word count [Source: Collection")
     assert page["jobs"][0]["name"] == "Headgate: word count"
@@ -121,13 +116,3 @@ def test_endings_of_jobs_are_short_and_clear(drive: Callable[..., Driver]) -> No
     assert "in sleep_long" in errors  # where the stuck function is
     assert "headgate-watchdog" not in errors
     assert "\tat " not in errors and "java." not in errors, errors
-
-
-def test_a_killed_driver_leaves_no_process(drive: Callable[..., Driver]) -> None:
-    driver = drive("endless")
-    assert driver.next_line()["what"] == "ready"
-    workers = driver.workers()
-    assert len(driver.family()) > 3  # driver, JVM, workers
-    driver.process.kill()
-    assert until(lambda: not driver.family(), GONE_S), driver.family()
-    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)

@@ -1,7 +1,6 @@
 """The examples say what they are meant to say."""
 
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -100,20 +99,6 @@ def test_word_count_of_files(
     (tmp_path / "text.txt").write_text("one two two\n")
     run("word_count", monkeypatch, str(tmp_path))
     assert capsys.readouterr().out == "   2 two\n   1 one\n"
-
-
-@pytest.mark.usefixtures("spark")
-def test_the_command_runs_an_example(tmp_path: Path) -> None:
-    program = EXAMPLES / "connected_streams.py"
-    done = subprocess.run(
-        [sys.executable, "-m", "headgate", "run", "--no-progress", str(program)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, EXPECTED["connected_streams"]), done.stderr
 
 
 def run(name: str, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:

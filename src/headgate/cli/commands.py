@@ -16,12 +16,14 @@ from headgate.cli.demo import demo
 from headgate.cli.doctor import doctor
 from headgate.cli.exit_codes import INTERRUPTED, show_signal
 from headgate.cli.flame import flame
+from headgate.cli.get import get
 from headgate.cli.history import history
 from headgate.cli.jobs import cancel, list_jobs, savepoint, stop
 from headgate.cli.logs import logs
 from headgate.cli.peek import peek
 from headgate.cli.plan import plan
 from headgate.cli.run import run
+from headgate.cli.state import state
 from headgate.cli.status import status, ui
 from headgate.cli.top import top
 from headgate.cli.user_program import exit_code_of
@@ -34,10 +36,10 @@ def command() -> None:
     """Stream processing in Python on the Spark cluster you already have."""
 
 
-RUNNING = (list_jobs, status, why, top, logs, ui, flame, peek, savepoint, stop, cancel)
+RUNNING = (list_jobs, status, why, top, logs, ui, flame, peek, get, savepoint, stop, cancel)
 """About jobs that run."""
 
-for subcommand in (run, *RUNNING, history, checkpoints, plan, demo, doctor, bench):
+for subcommand in (run, *RUNNING, history, checkpoints, state, plan, demo, doctor, bench):
     command.add_command(subcommand)
 
 

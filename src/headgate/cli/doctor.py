@@ -21,9 +21,14 @@ from typing import Final
 import click
 
 from headgate import __version__
-from headgate.base.errors import SparkUnready
+from headgate.base.errors import SessionFailed, SparkUnready
 from headgate.base.settings import GIB, MIB
 from headgate.cli.exit_codes import CONFIGURATION, NO_SPARK
+from headgate.cli.run import DEFINE, flags_of, session_flags
+from headgate.spark.configuration import given_settings
+from headgate.spark.connect import INSTALL as INSTALL_CONNECT
+from headgate.spark.connect import check_packages as check_connect_packages
+from headgate.spark.connect import remote_of
 from headgate.spark.java import find_java
 from headgate.spark.probe import SparkReport, WorkerReport, probe_spark
 from headgate.spark.session import is_known, spark_version
@@ -50,11 +55,16 @@ class Finding:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--master", help="The Spark master to try, such as spark://host:7077.")
+@click.option("--remote", help="The Spark Connect server to try, such as sc://host:15002.")
+@DEFINE
 @click.option("--no-spark", is_flag=True, help="Do not start a Spark session.")
-def doctor(as_json: bool, master: str | None, no_spark: bool) -> int:
+def doctor(
+    as_json: bool, master: str | None, remote: str | None, defines: tuple[str, ...], no_spark: bool
+) -> int:
     """Look whether this machine, and Spark, have what a job needs."""
     findings: list[Finding] = []
-    for finding in examine(master, with_session=not no_spark):
+    flags = {**given_settings(), **flags_of(defines, None), **session_flags(master, remote)}
+    for finding in examine(flags, with_session=not no_spark):
         findings.append(finding)
         if not as_json:
             click.echo(line(finding))
@@ -65,19 +75,23 @@ def doctor(as_json: bool, master: str | None, no_spark: bool) -> int:
     return code
 
 
-def examine(master: str | None, *, with_session: bool) -> Iterator[Finding]:
-    """Every check, the quick ones first."""
+def examine(flags: dict[str, str], *, with_session: bool) -> Iterator[Finding]:
+    """Every check, the quick ones first; ``flags`` name the session."""
+    remote = remote_of(flags)
     yield check_python(sys.version_info[:2])
     yield from check_packages()
     yield check_pyspark(spark_version())
     yield check_pandas()
     yield check_rocksdb()
-    yield check_java()
+    if remote:
+        yield check_connect()
+    if not remote or remote.startswith("local"):  # a server elsewhere has a Java of its own
+        yield check_java()
     yield check_loopback()
     yield check_memory(available_bytes())
     yield check_folder(Path(tempfile.gettempdir()))
     if with_session and spark_version():
-        yield from check_spark(lambda: probe_spark({"spark.master": master} if master else {}))
+        yield from check_spark(lambda: probe_spark(flags))
 
 
 def line(finding: Finding) -> str:
@@ -162,6 +176,15 @@ def check_java() -> Finding:
     return Finding("Java", WARN if bad_home else OK, found, mend)
 
 
+def check_connect() -> Finding:
+    try:
+        check_connect_packages()
+    except SessionFailed as error:
+        mend = f"{INSTALL_CONNECT} adds what is missing"
+        return Finding("Spark Connect", BAD, str(error), mend, NO_SPARK)
+    return Finding("Spark Connect", OK, "its packages are installed")
+
+
 def check_loopback() -> Finding:
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -201,19 +224,22 @@ def check_spark(probe: Callable[[], SparkReport]) -> Iterator[Finding]:
     try:
         seen = probe()
     except SparkUnready as error:
-        mend = "mend what is bad above, or name a master that runs with --master"
+        mend = "mend what is bad above, or name a Spark that runs with --master or --remote"
         yield Finding("Spark session", BAD, str(error), mend, NO_SPARK)
         return
     found = f"{seen.version} on {seen.master}, ready after {seen.start_s} s"
     yield Finding("Spark session", OK, found)
+    if seen.dynamic_allocation:
+        mend = (
+            "jobs ask for their executors; outputs as DataFrames, and resource profiles, need "
+            "spark.dynamicAllocation.enabled=false"
+        )
+        yield Finding("allocation", WARN, "dynamic", mend)
     if not seen.slots.free:
         found = f"{seen.slots.total}, of which {seen.slots.busy} are busy"
         yield Finding("slots", BAD, found, "start executors, or end what holds them", NO_SPARK)
         return
     yield Finding("slots", OK, f"{seen.slots.total}, of which {seen.slots.busy} are busy")
-    if seen.dynamic_allocation:
-        mend = "barrier stages need spark.dynamicAllocation.enabled=false"
-        yield Finding("allocation", BAD, "dynamic", mend, NO_SPARK)
     yield check_workers(seen.workers, seen.job_s)
 
 
@@ -223,7 +249,10 @@ def check_workers(workers: tuple[WorkerReport, ...], job_s: float) -> Finding:
     found = f"{len(workers)} on {hosts} host(s), Python {', '.join(pythons)}, after {job_s} s"
     troubles = sorted({f"{worker.host} {worker.trouble}" for worker in workers if worker.trouble})
     if troubles:
-        mend = "install Headgate on every host, and let its tasks connect to each other"
+        mend = (
+            "install Headgate on every host, or send it along with headgate run --ship; let tasks "
+            "connect to each other"
+        )
         return Finding("workers", BAD, f"{found}: {'; '.join(troubles)}", mend, NO_SPARK)
     if any(_numbers(python)[:2] != sys.version_info[:2] for python in pythons):
         mend = "set PYSPARK_PYTHON to a Python with the same first two numbers as this one"

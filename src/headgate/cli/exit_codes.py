@@ -33,6 +33,8 @@ def signals_raise() -> Iterator[None]:
     """SIGTERM raises ``Terminated`` on the main thread, as Ctrl-C raises KeyboardInterrupt."""
 
     def terminate(number: int, frame: FrameType | None) -> None:
+        if (cluster := sys.modules.get("headgate.spark.cluster")) is not None:
+            cluster.drop_java_call()
         raise Terminated
 
     before = signal.signal(signal.SIGTERM, terminate)

@@ -108,7 +108,7 @@ def cancel_by_page(entry: "JobEntry") -> str:
 
 def cancel_by_control(entry: "JobEntry") -> str:
     """The same over the control port."""
-    from headgate.base.messages import CancelAsked, JobAnswer
+    from headgate.base.questions import CancelAsked, JobAnswer
     from headgate.host.driver.job_client import ask
 
     answer = ask(entry, CancelAsked("`headgate cancel` was called"))
@@ -192,7 +192,7 @@ def stop(job: str, directory: str | None, drain: bool, as_json: bool) -> int:
 
 def take_savepoint(job: str, directory: str | None, stop: Stop, as_json: bool) -> int:
     """Ask the driver, wait, and report; returns the exit code."""
-    from headgate.base.messages import SavepointAnswer, SavepointAsked
+    from headgate.base.questions import SavepointAnswer, SavepointAsked
     from headgate.host.driver.job_client import ask, find_job
 
     entry = find_job(job)

@@ -6,6 +6,7 @@ standard error, jobs that end in order when the user or the system interrupts, a
 
 import shlex
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from os import environ
 from pathlib import Path
@@ -24,7 +25,7 @@ from headgate.base.recovery_settings import (
     RecoverySettings,
     RestartSettings,
 )
-from headgate.base.settings import JobSettings, ProgressShown, RestSettings
+from headgate.base.settings import GIB, MIB, JobSettings, ProgressShown, RestSettings
 from headgate.cli.exit_codes import (
     CONFIGURATION,
     INTERRUPTED,
@@ -40,10 +41,16 @@ from headgate.cli.user_program import (
     run_script,
     show_error,
 )
-from headgate.spark.job_files import import_root
+from headgate.spark.cluster import signal_behind
+from headgate.spark.connect import REMOTE, REMOTE_VARIABLE, TOKEN_VARIABLE, remote_of
+from headgate.spark.job_files import import_root, scratch_folder
+from headgate.spark.session import chosen_master, spark_defaults
 
 PROGRESS: Final = "headgate.progress"
 STRICT: Final = "headgate.strict"
+SHIP_SIZE: Final = "headgate.ship.max-size"
+LARGEST: Final = 5
+"""Of the packages that are shipped, so many are named."""
 
 SCRIPT = click.argument("script", type=click.Path(exists=True, dir_okay=False))
 ARGUMENTS = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -63,12 +70,24 @@ DEFINE = click.option(
 @SCRIPT
 @ARGUMENTS
 @click.option("--master", help="Where Spark runs: spark://host:7077, yarn, local[4] …")
+@click.option("--remote", help="A Spark Connect server: sc://host:15002; local[4] starts one.")
 @PARALLELISM
 @DEFINE
 @click.option(
     "--py-files",
     metavar="FILES",
     help="Modules and zips that the workers need, with commas between them.",
+)
+@click.option(
+    "--ship",
+    is_flag=True,
+    help="Send the workers of a cluster all that this Python can import: Headgate, installed "
+    "packages, modules beside the script. They need Spark, and a Python of the same version.",
+)
+@click.option(
+    "--ship-without",
+    metavar="NAMES",
+    help="Packages that --ship leaves out because workers have them, with commas between them.",
 )
 @click.option(
     "-s",
@@ -111,9 +130,12 @@ def run(
     script: str,
     arguments: tuple[str, ...],
     master: str | None,
+    remote: str | None,
     parallelism: int | None,
     defines: tuple[str, ...],
     py_files: str | None,
+    ship: bool,
+    ship_without: str | None,
     restore_path: str | None,
     allow_non_restored_state: bool,
     ignore_damaged_checkpoints: bool,
@@ -133,14 +155,11 @@ def run(
     log_as_asked(flags)
     goes_on = (restore_path, allow_non_restored_state, job_id, ignore_damaged_checkpoints)
     flags.update(recovery_flags(*goes_on))
-    if master:
-        flags["spark.master"] = master
+    flags.update(session_flags(master, remote))
+    if ship or ship_without is not None:
+        flags.update(ship_flags(script, flags, ship_without or ""))
     if py_files:
-        missing = [path for path in py_files.split(",") if not Path(path.strip()).exists()]
-        if missing:
-            raise click.BadParameter(f"{missing[0]!r} is not there", param_hint="--py-files")
-        flags["python.files"] = py_files
-        sys.path[1:1] = map(import_root, py_files.split(","))
+        flags.update(python_files(py_files))
     if strict:
         flags[STRICT] = "true"
     if no_progress:
@@ -162,6 +181,75 @@ def flags_of(defines: Sequence[str], parallelism: int | None) -> dict[str, str]:
         flags["parallelism.default"] = str(parallelism)
     check_flags(flags)
     return flags
+
+
+def python_files(paths: str) -> dict[str, str]:
+    """Settings out of ``--py-files``; the program can import them, too."""
+    missing = [path for path in paths.split(",") if not Path(path.strip()).exists()]
+    if missing:
+        raise click.BadParameter(f"{missing[0]!r} is not there", param_hint="--py-files")
+    sys.path[1:1] = map(import_root, paths.split(","))
+    return {"python.files": paths}
+
+
+def ship_flags(script: str, flags: Mapping[str, str], without: str) -> dict[str, str]:
+    """Settings out of ``--ship``: of a session whose workers get what this process can import."""
+    from headgate.spark.configuration import given_settings
+    from headgate.spark.driver_modules import unknown_names
+    from headgate.spark.shipped_environment import find_environment, ship_options
+
+    if remote_of(flags):
+        problem = "the workers of a Spark Connect server have its Python; install packages there"
+        raise click.BadParameter(problem, param_hint="--ship")
+    path = [str(Path(script).resolve().parent), *sys.path[1:]]
+    names = [name.strip() for name in without.split(",") if name.strip()]
+    if unknown := unknown_names(names, path):
+        raise click.BadParameter(f"{unknown[0]!r} is not there", param_hint="--ship-without")
+    files, given = spark_defaults(), {**given_settings(), **flags}
+    if (chosen_master(given, files) or "local").startswith("local"):
+        click.echo("headgate: --ship has no effect: all workers run on this machine", err=True)
+        return {}
+    began = time.monotonic()
+    shipped = find_environment(path, names)
+    largest = [f"{name} {size_text(size)}" for name, size in shipped.packages[:LARGEST]]
+    most = JobSettings.parse(given).ship_bytes
+    if shipped.size > most:
+        raise click.BadParameter(
+            f"it would send {size_text(shipped.size)} to each executor, more than "
+            f"{SHIP_SIZE} allows ({size_text(most)}); the largest are {', '.join(largest)}: name "
+            f"those that workers have in --ship-without, or allow more with -D {SHIP_SIZE}=…",
+            param_hint="--ship",
+        )
+    archive = shipped.pack(Path(scratch_folder()))
+    packed, seconds = Path(archive).stat().st_size, time.monotonic() - began
+    click.echo(
+        f"headgate: ships {len(shipped.packages)} packages of {size_text(shipped.size)} to the "
+        f"workers ({size_text(packed)} packed, after {seconds:.0f} s), the largest: "
+        f"{', '.join(largest)}; --ship-without leaves out what workers have",
+        err=True,
+    )
+    return ship_options(archive, {**files, **given})
+
+
+def size_text(size: int) -> str:
+    """Bytes as a person reads them."""
+    return f"{size / GIB:.1f} GiB" if size >= GIB else f"{-(-size // MIB)} MiB"
+
+
+def session_flags(master: str | None, remote: str | None) -> dict[str, str]:
+    """Settings out of the flags that say where Spark is; flags go over ``SPARK_REMOTE``."""
+    if master and remote:
+        raise click.BadParameter("it does not go together with --master", param_hint="--remote")
+    if master:
+        environ.pop(REMOTE_VARIABLE, None)
+        return {"spark.master": master}
+    if remote and ";token=" in remote:
+        click.echo(
+            f"headgate: the token in --remote stands in the list of processes; give the address in "
+            f"{REMOTE_VARIABLE} instead, or the token in {TOKEN_VARIABLE}",
+            err=True,
+        )
+    return {REMOTE: remote} if remote else {}
 
 
 def log_flags(level: str | None, form: str | None) -> dict[str, str]:
@@ -224,7 +312,11 @@ def pass_to_headgate(flags: dict[str, str]) -> None:
 
 def pass_to_spark(flags: dict[str, str]) -> None:
     """For a session that the program makes by itself, which knows nothing of our flags."""
-    pairs = [(key, value) for key, value in flags.items() if key.startswith("spark.")]
+    if remote := flags.get(REMOTE):
+        environ[REMOTE_VARIABLE] = remote
+    pairs = [
+        (key, value) for key, value in flags.items() if key.startswith("spark.") and key != REMOTE
+    ]
     if pairs:
         words = [word for pair in pairs for word in ("--conf", "=".join(pair))]
         given = environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
@@ -235,10 +327,11 @@ def run_program(script: str, arguments: Sequence[str]) -> int:
     """The script, then the jobs that it has left running; returns the exit code."""
     from headgate.observe.display import display
     from headgate.spark.session import on_started
-    from headgate.spark.submission import on_launched
+    from headgate.spark.submission import on_action_begun, on_launched
 
     jobs = StartedJobs()
     on_launched.append(jobs.launched)
+    on_action_begun.append(jobs.launched)
     on_started.append(restore_interrupt_handler)
     try:
         with signals_raise():
@@ -246,6 +339,7 @@ def run_program(script: str, arguments: Sequence[str]) -> int:
     finally:
         on_started.remove(restore_interrupt_handler)
         on_launched.remove(jobs.launched)
+        on_action_begun.remove(jobs.launched)
         display().close()
         sys.stdout.flush()
 
@@ -265,6 +359,10 @@ def _run(script: str, arguments: Sequence[str], jobs: StartedJobs) -> int:
     except KeyboardInterrupt:
         return end_by_signal(INTERRUPTED, jobs, "the user interrupted it")
     except Exception as error:
+        if isinstance(raised := signal_behind(error), Terminated):
+            return end_by_signal(TERMINATED, jobs, "the system terminated it", suspend=True)
+        if isinstance(raised, KeyboardInterrupt):
+            return end_by_signal(INTERRUPTED, jobs, "the user interrupted it")
         jobs.cancel("the program failed")
         from headgate.observe.display import display
 

@@ -33,6 +33,7 @@ from headgate.cli.exit_codes import CONFIGURATION, FAILED, NO_SPARK
 from headgate.cli.rest_client import PageOff
 from headgate.cli.seen_jobs import VertexNotFound
 from headgate.host.driver.job_client import JobNotFound
+from headgate.spark.dataframe.frame_job import FrameJob
 from headgate.spark.job import SparkJob
 
 PACKAGE = Path(headgate.__file__).parent
@@ -127,11 +128,11 @@ class StartedJobs:
     """The jobs that a program has started, and how they end with it."""
 
     def __init__(self) -> None:
-        self.started: list[SparkJob] = []
+        self.started: list[SparkJob | FrameJob] = []
 
-    def launched(self, job: SparkJob) -> None:
-        """Called on the thread that starts the job."""
-        self.started.append(job)
+    def launched(self, job: "SparkJob | FrameJob") -> None:
+        """Called on the thread that starts the job, or with an action that has begun."""
+        self.started = [*(job for job in self.started if not job.has_ended()), job]
         restore_interrupt_handler()
 
     def wait(self) -> None:

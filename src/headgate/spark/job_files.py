@@ -21,21 +21,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.api.draft import JobFile
 from headgate.api.program import Program
 from headgate.base.errors import PathUnusable
 from headgate.host.files.owned_folder import OwnedFolder
+from headgate.spark.cluster import cluster_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ARCHIVES: Final = (".zip", ".egg", ".whl", ".jar")
-
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ZIPS: Final = (".zip", ".jar", ".whl", ".egg")
 TARS: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -108,8 +105,7 @@ def _packed(session: "SparkSession", job_file: JobFile) -> PackedFile:
             target = os.path.join(scratch_folder(), "folder")
             found, unpack = Path(shutil.make_archive(target, "zip", found)), True
         path = _named_by_content(str(found.resolve()))
-    context: Any = session.sparkContext
-    context.addFile(path)
+    cluster_of(session).add_file(path)
     return PackedFile(path.rpartition("/")[2], job_file.name, unpack, job_file.executable)
 
 
@@ -191,7 +187,7 @@ def add_python_files(session: "SparkSession", paths: Iterable[str]) -> None:
         if "://" not in path and not found.exists():
             raise PathUnusable(path, "is not there, so the workers cannot get it")
         is_folder = found.is_dir()
-        session.sparkContext.addPyFile(zipped(str(found.resolve())) if is_folder else path)
+        cluster_of(session).add_python_file(zipped(str(found.resolve())) if is_folder else path)
 
 
 @cache  # Spark refuses another file with the name of one that it has

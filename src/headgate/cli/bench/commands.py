@@ -19,6 +19,9 @@ from headgate.cli.bench.sources import SECTIONS as SOURCES_SECTIONS
 from headgate.cli.bench.sources import run_sources_bench
 from headgate.cli.bench.startup import run_startup_bench
 from headgate.cli.bench.state import run_state_bench
+from headgate.cli.bench.state_read import MEANINGS as STATE_READ_MEANINGS
+from headgate.cli.bench.state_read import SECTIONS as STATE_READ_SECTIONS
+from headgate.cli.bench.state_read import run_state_read_bench
 from headgate.cli.bench.windows import run_windows_bench
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -286,6 +289,18 @@ def sources(as_json: bool, seconds: float, only: str) -> None:
     result = run_sources_bench(seconds, only)
     meanings = {key: meaning for key, meaning in SOURCES_MEANINGS.items() if key in result}
     show("Sources", result, meanings, as_json)
+
+
+@bench.command("state-read")
+@_JSON
+@_ROUNDS
+@click.option("--rows", default=2_000_000, show_default=True, type=click.IntRange(1))
+@click.option("--only", default="", type=click.Choice(["", *STATE_READ_SECTIONS]))
+def state_read(as_json: bool, rounds: int, rows: int, only: str) -> None:
+    """State read from outside its job: a savepoint as a table, and keys of a job that runs."""
+    result = run_state_read_bench(rows, rounds, only)
+    meanings = {key: text for key, text in STATE_READ_MEANINGS.items() if key in result}
+    show("State from outside", result, meanings, as_json)
 
 
 def show(title: str, result: dict[str, Any], meanings: dict[str, str], as_json: bool) -> None:

@@ -5,7 +5,7 @@ that nothing on the page stands still.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
 
@@ -13,7 +13,7 @@ from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import InspectionFailed
 from headgate.base.figures import GateFigures, OperatorFigures, OutputFigures, TaskManagerFigures
-from headgate.base.inspections import Found, Inspection
+from headgate.base.inspections import Found, Inspection, ShownState
 from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
 from headgate.base.messages import TaskFigures, TaskState
 from headgate.cli.bench.measured_job import bench_environment
@@ -60,6 +60,9 @@ class WideJob:
     def task_managers(self) -> list[TaskManagerFigures]:
         return []
 
+    def waits_for(self) -> str:
+        return ""
+
     def restarts(self) -> int:
         return 0
 
@@ -76,6 +79,11 @@ class WideJob:
         found: Future[Found] = Future()
         found.set_exception(InspectionFailed(task, "the job of the benchmark has no real tasks"))
         return found
+
+    def shown_state(
+        self, operator: str, state: str, keys: Sequence[str], key_type: str, timeout_s: float
+    ) -> ShownState:
+        raise NotImplementedError("the job of the benchmark has no state")
 
     def savepoint(self, directory: str | None, stop: Stop) -> "Future[str]":
         raise NotImplementedError("the job of the benchmark has no state")
