@@ -8,19 +8,21 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
-from headgate.spark.java import ensure_java
+from tests.spark.java_kit import jvm_options
 
 START_TIMEOUT_S = 60
 END_TIMEOUT_S = 15
 CORES = 2
 WORKERS = 2
 LOOPBACK = "127.0.0.1"
+FAKE_RESOURCE = json.dumps({"name": "fake", "addresses": [f"f{n}" for n in range(CORES)]})
+"""What each worker has of a resource that stands for GPUs; sessions get it that ask for it."""
 
 
 class Cluster:
@@ -30,18 +32,27 @@ class Cluster:
         self.folder = folder
         self.slots = CORES * WORKERS
         self._processes: list[subprocess.Popen[bytes]] = []
-        ensure_java()
         spec = find_spec("pyspark")
         assert spec is not None
         assert spec.origin is not None
         self.home = Path(spec.origin).parent
+        variables = ("SPARK_DAEMON_JAVA_OPTS", "SPARK_SUBMIT_OPTS")
+        java_options = {variable: jvm_options(variable) for variable in variables}
         self.environ = {
             **os.environ,
+            **java_options,
             "SPARK_HOME": str(self.home),
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "256m",
             "PYSPARK_PYTHON": sys.executable,
         }
+        script = folder / "fake-resource.sh"
+        script.write_text(f"#!/bin/sh\necho '{FAKE_RESOURCE}'\n")
+        script.chmod(0o755)
+        options = {"amount": str(CORES), "discoveryScript": str(script)}
+        self.environ["SPARK_WORKER_OPTS"] = " ".join(
+            f"-Dspark.worker.resource.fake.{key}={text}" for key, text in options.items()
+        )
         for inherited in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
             self.environ.pop(inherited, None)
         port, self.page_port = free_port(), free_port()
@@ -64,11 +75,13 @@ class Cluster:
     ) -> None:
         self.end()
 
-    def run(self, *words: str, timeout_s: float = 90) -> subprocess.CompletedProcess[str]:
-        """Run a driver."""
+    def run(
+        self, *words: str, timeout_s: float = 90, variables: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a driver, with these environment variables besides its own."""
         return subprocess.run(
             [sys.executable, *words],
-            env=self.environ,
+            env={**self.environ, **(variables or {})},
             capture_output=True,
             text=True,
             timeout=timeout_s,

@@ -15,6 +15,7 @@ from headgate.cli.bench.keyed_count import (
 )
 from headgate.cli.bench.latency import LatencyMeter, StampReader, run_latency_bench
 from headgate.cli.bench.observe import observed_round
+from headgate.cli.bench.point_reads import POINT_MEANINGS, points_section
 from headgate.cli.bench.startup import first_record_at
 from headgate.cli.bench.state import AmountReader, run_state_bench
 from headgate.cli.bench.windows import (
@@ -129,6 +130,12 @@ def test_a_job_is_looked_at_while_it_is_measured(spark: SparkSession) -> None:
     result = observed_round("flames", records=1_500_000)
     assert result.seen.updates > 0 and result.seen.scrapes > 0 and result.seen.flame_graphs > 0
     assert result.records_per_s > 0 and result.cpu_ns > result.worker_ns > 0
+
+
+def test_keys_are_read_while_the_job_is_measured(spark: SparkSession) -> None:
+    result = points_section(rows=400_000, rounds=1)
+    assert result["point_records"] == 1_200_000 and result["point_throughput_share"] > 0
+    assert result.keys() >= POINT_MEANINGS.keys()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pytest
 
 from headgate.base.errors import SettingsInvalid
 from headgate.base.settings import JobSettings
-from headgate.spark.driver_services import LOOPBACK, DriverServices
+from headgate.spark.cluster import LOOPBACK
+from headgate.spark.driver_services import DriverServices
 from tests.spark.cluster import free_port
 
 

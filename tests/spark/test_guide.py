@@ -26,6 +26,7 @@ PAGES = (
     "docs/event-time.md",
     "docs/state-and-timers.md",
     "docs/checkpoints.md",
+    "docs/state-as-a-table.md",
     "docs/sinks.md",
     "docs/windows.md",
     "docs/two-streams.md",
@@ -34,6 +35,7 @@ PAGES = (
     "docs/types.md",
     "docs/batch.md",
     "docs/coming-from-pyflink.md",
+    "docs/structured-streaming.md",
     "docs/connectors/files.md",
     "docs/connectors/delta.md",
     "docs/connectors/iceberg.md",
@@ -43,6 +45,7 @@ PAGES = (
 WITH_POSTGRES = "docs/connectors/postgres.md"
 WITH_REDIS = "docs/connectors/redis.md"
 WITH_NATS = "docs/connectors/nats.md"
+WITH_S3 = "docs/connectors/object-stores.md"
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -119,6 +122,19 @@ def test_the_page_on_nats_prints_what_it_shows(
             check_page(program, WITH_NATS)
         finally:
             server.process.stop()
+
+
+@pytest.mark.timeout(600)
+def test_the_page_on_object_stores_prints_what_it_shows(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("moto.server")
+    pytest.importorskip("obstore")
+    from tests.s3_kit import running_store
+
+    with running_store(tmp_path / "store.log") as store:
+        monkeypatch.setenv("SHOP_BUCKET", store.at("{}"))
+        check_page(program, WITH_S3)
 
 
 def check_page(program: ModuleType, page: str) -> None:

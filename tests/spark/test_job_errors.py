@@ -2,11 +2,11 @@
 
 import pytest
 
-from headgate.base.errors import RestoreRefused, SlotsShort
+from headgate.base.errors import DriverUnreachable, RestoreRefused, SlotsShort, TaskManagerLost
 from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
 from headgate.host.shipping.failures import describe
-from headgate.spark.failures import cannot_restart, failure_error, spark_failure
+from headgate.spark.failures import cannot_restart, failure_error, spark_failure, with_absence
 
 WORDS = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.runJob.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Could not recover from a \
@@ -30,7 +30,12 @@ org.apache.spark.api.python.PythonException: Traceback (most recent call last):
         (
             "ModuleNotFoundError: No module named 'headgate'",
             "ModuleNotFoundError: No module named 'headgate'",
-            "install the same Headgate in the Python of every worker",
+            "send it along with headgate run --ship, or install the same Headgate in the Python",
+        ),
+        (
+            "ImportError: msgspec/_core.so: invalid ELF header",
+            "invalid ELF header",
+            "the same system, Python and packages",
         ),
         (
             "ModuleNotFoundError: No module named 'shop.orders'",
@@ -40,19 +45,19 @@ org.apache.spark.api.python.PythonException: Traceback (most recent call last):
         (
             "AttributeError: Can't get attribute 'Contact' on <module 'headgate.host.net.contact'>",
             "Can't get attribute 'Contact'",
-            "the same Python and packages",
+            "the same system, Python and packages",
         ),
         (
             "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python "
             "in worker has different version: 3.10 than that in driver: 3.12",
-            "different version: 3.10",
-            "the same Python and packages",
+            "(the workers run Python 3.10, and the driver 3.12); let",
+            "the same system, Python and packages",
         ),
         (
             "headgate.base.errors.WrongVersion: peer driver: speaks protocol version 3, this side "
             "2; install the same Headgate",
             "speaks protocol version 3",
-            "the same Python and packages",
+            "the same system, Python and packages",
         ),
     ],
 )
@@ -64,11 +69,33 @@ def test_a_worker_that_can_never_run_the_job_ends_it(last: str, said: str, advic
     assert not failure.traceback, "one sentence"
 
 
+def test_executors_without_the_python_of_the_settings_end_the_job() -> None:
+    text = (
+        "org.apache.spark.SparkException: Job aborted due to stage failure: Could not recover from "
+        "a failed barrier ResultStage. Most recent failure reason: Stage failed because barrier "
+        'task ResultTask(0, 1) finished unsuccessfully.\njava.io.IOException: Cannot run program "'
+        '/opt/python": error=2, No such file or directory\n\tat java.lang.ProcessBuilder.start(X)'
+    )
+    failure = spark_failure(RuntimeError(text))
+    assert failure.is_final
+    assert "(the workers have no program /opt/python); let" in failure.message
+    assert "PYSPARK_PYTHON names" in failure.message
+
+
 @pytest.mark.parametrize("last", ["ValueError: boom", "java.io.EOFException", "OSError: no disk"])
 def test_everything_else_may_be_tried_again(last: str) -> None:
     failure = spark_failure(RuntimeError(WORDS.format(last=last)))
     assert not failure.is_final and failure.is_consequence
     assert failure.message.startswith("Spark ended the job: ")
+
+
+def test_a_driver_that_workers_cannot_reach_is_told_with_its_address_and_setting() -> None:
+    error = DriverUnreachable("192.0.2.7:4711", "timed out (9 attempts from far within 20 s)")
+    last = f"headgate.base.errors.DriverUnreachable: {error}"
+    failure = spark_failure(RuntimeError(WORDS.format(last=last)))
+    assert not failure.is_final
+    assert failure.message.startswith("Spark ended the job: a worker cannot reach the driver at ")
+    assert "192.0.2.7:4711" in failure.message and "jobmanager.rpc.address" in failure.message
 
 
 def test_a_record_that_holds_such_words_ends_nothing() -> None:
@@ -102,3 +129,20 @@ def test_a_checkpoint_that_does_not_fit_is_the_cause_itself() -> None:
     refused = describe(RestoreRefused.__new__(RestoreRefused))
     over = cannot_restart(ended, refused, None)
     assert over.failure is refused
+
+
+def test_a_server_that_is_gone_is_named_instead_of_the_workers_that_went_with_it() -> None:
+    lost = describe(TaskManagerLost("the task manager of slot 0", "connection reset"))
+    ended = with_absence(Outcome(JobState.FAILED, lost), lambda: "the server does not answer")
+    text = str(failure_error("orders", ended.failure, ended.reason))
+    assert text == "job 'orders' failed: the server does not answer, and the job's workers are lost"
+    for failure, absence in ((describe(ValueError("seven")), "gone"), (lost, "")):
+        outcome = Outcome(JobState.FAILED, failure)
+        assert with_absence(outcome, lambda absence=absence: absence) is outcome
+
+
+def test_what_a_connect_server_without_headgate_needs_is_said() -> None:
+    """It takes no environment from its clients."""
+    missing = "ModuleNotFoundError: No module named 'headgate'"
+    message = spark_failure(RuntimeError(WORDS.format(last=missing))).message
+    assert message.endswith("for the Python that the server has in PYSPARK_PYTHON)")

@@ -3,6 +3,7 @@
 import json
 import socket
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from headgate.spark.job_files import zip_folder
 from tests.spark.cluster import LOOPBACK, Cluster, free_port
+from tests.spark.connect.server import connect_server
 
 
 def own_address() -> str:
@@ -21,6 +23,8 @@ def own_address() -> str:
     return LOOPBACK
 
 
+ROOT = Path(__file__).parents[2]
+DRIVE_S = 500
 # Over the loopback address workers would find the driver's modules in its own folders.
 ADDRESS = own_address()
 CONF = {
@@ -37,7 +41,9 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
+import cloudpickle
 import prices
 from shop.orders import Order, total
 
@@ -82,6 +88,14 @@ numbers = env.from_collection(range(1000)).key_by(lambda n: n % 10)
 ports = driver_services(SparkSession.getActiveSession())
 report["ports"] = [ports.control.address[1], ports.results.address[1]]
 report["sums"] = sorted(numbers.reduce(lambda a, b: a + b).execute_and_collect())[-10:]
+
+sys.path.append(sys.argv[2])
+from tests.spark import cluster_program
+
+cloudpickle.register_pickle_by_value(cluster_program)
+spark, folder = SparkSession.getActiveSession(), Path(sys.argv[3])
+report["program"] = cluster_program.report(spark, folder)
+report["streams"] = cluster_program.named_streams(spark, folder)
 print("REPORT", json.dumps(report))
 '''
 
@@ -110,7 +124,7 @@ def project(tmp_path: Path) -> Path:
 
 def drive(cluster: Cluster, folder: Path, *words: str) -> dict[str, Any]:
     done = subprocess.run(
-        words, env=cluster.environ, cwd=folder, capture_output=True, text=True, timeout=110
+        words, env=cluster.environ, cwd=folder, capture_output=True, text=True, timeout=DRIVE_S
     )
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("REPORT ")]
@@ -136,6 +150,13 @@ def check(report: dict[str, Any], project: Path) -> None:
     assert report["sums"] == [sum(range(key, 1000, 10)) for key in range(10)]
 
 
+def check_program(report: dict[str, Any]) -> None:
+    """Of `cluster_program`, whatever session it has."""
+    assert report["transform"] == [56, 2], "the sum, and the executors"
+    assert report["frames"] == [1, 4, 9]
+
+
+@pytest.mark.timeout(600)
 def test_plain_spark_submit(standalone_cluster: Cluster, project: Path) -> None:
     shop = zip_folder(project / "elsewhere" / "shop", project)
     ports = [free_port(), free_port()]
@@ -147,6 +168,26 @@ def test_plain_spark_submit(standalone_cluster: Cluster, project: Path) -> None:
         project,
         str(standalone_cluster.home / "bin" / "spark-submit"),
         *("--master", standalone_cluster.url, *flags, "--py-files", shop, "job.py", "prices.py"),
+        *(str(ROOT), str(project)),
     )
     check(report, project)
+    check_program(report["program"])
+    streams = report["streams"]
+    assert streams["ids"] == [0, 1, 2, 3], "each row once"
+    assert streams["totals"] == [1.0, 2.0]
+    assert streams["state"] == [[0, 1.0], [1, 2.0]]
     assert report["ports"] == ports
+
+
+@pytest.mark.timeout(600)
+def test_a_connect_server_whose_master_is_a_cluster(
+    standalone_cluster: Cluster, tmp_path: Path
+) -> None:
+    settings = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
+    with connect_server(tmp_path, standalone_cluster.url, settings) as environ:
+        command = [sys.executable, "-m", "tests.spark.cluster_program", str(tmp_path)]
+        done = subprocess.run(
+            command, env=dict(environ), cwd=ROOT, capture_output=True, text=True, timeout=DRIVE_S
+        )
+    assert done.returncode == 0, done.stderr
+    check_program(json.loads(done.stdout.splitlines()[-1]))

@@ -11,8 +11,9 @@ from headgate import __version__
 from headgate.base.errors import SessionFailed
 from headgate.cli.doctor import doctor
 from headgate.spark import probe
+from headgate.spark.cluster import Slots, cluster_of
 from headgate.spark.probe import WorkerReport, probe_spark
-from headgate.spark.session import Slots, active_session
+from headgate.spark.session import active_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +41,7 @@ def test_a_worker_without_headgate_says_so(
     spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe, "_worker_function", _without_headgate)
-    [worker] = probe._ask_workers(spark.sparkContext, 1)
+    [worker] = probe._ask_workers(cluster_of(spark), 1)
     assert "cannot import headgate" in worker.trouble
 
 
@@ -72,13 +73,16 @@ def test_a_job_that_fails_is_told_in_one_line(
 
     monkeypatch.setattr(probe, "_worker_function", lambda timeout_s: fail)
     with pytest.raises(SessionFailed, match="RuntimeError: out of order") as caught:
-        probe._ask_workers(spark.sparkContext, 1)
+        probe._ask_workers(cluster_of(spark), 1)
     assert "\n" not in str(caught.value)
 
 
 def test_another_python_on_the_workers_is_told_with_what_to_set() -> None:
-    why = probe._why("... [PYTHON_VERSION_MISMATCH] Python in worker has different version ...")
-    assert "PYSPARK_PYTHON" in why
+    text = "has different version: 3.12 than that in driver: 3.11, PySpark cannot run"
+    why = probe._why(f"... [PYTHON_VERSION_MISMATCH] Python in worker {text} with ...")
+    assert why.startswith("the workers run Python 3.12, and the driver 3.11; set PYSPARK_PYTHON to")
+    text = 'java.io.IOException: Cannot run program "/opt/python": error=2, No such file'
+    assert probe._why(text).startswith("the workers have no program /opt/python; set PYSPARK_PYTHO")
 
 
 def test_no_slots_no_job() -> None:

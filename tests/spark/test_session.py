@@ -117,7 +117,9 @@ def built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Built:
     monkeypatch.setattr(session_module, "active_session", lambda: None)
     monkeypatch.setattr(session_module, "check_version", lambda: None)
     monkeypatch.setattr(session_module, "ensure_java", lambda version: None)
-    monkeypatch.setattr(session_module, "_build", lambda options: made.append({**options}) or 1)
+    monkeypatch.setattr(
+        session_module, "_build", lambda options, _="": made.append({**options}) or 1
+    )
     for name in ("PYSPARK_SUBMIT_ARGS", "MASTER", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
@@ -148,7 +150,7 @@ def test_slots_that_somebody_has_chosen_stay(built: Built) -> None:
 def test_the_python_of_the_workers_is_the_drivers_or_the_one_that_is_named(
     built: Built, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def build(options: dict[str, str]) -> None:
+    def build(options: dict[str, str], jvm_options: str = "") -> None:
         found.append(os.environ["PYSPARK_PYTHON"])
 
     found: list[str] = []
@@ -224,12 +226,6 @@ def test_a_session_of_one_process_is_authenticated(
 def test_a_master_that_nobody_serves_is_told_at_once(built: Built) -> None:
     with pytest.raises(SessionFailed, match="no Spark master answers at spark://127.0.0.1:"):
         built({"spark.master": f"spark://127.0.0.1:{free_port()}"})
-
-
-def test_spark_connect_is_refused(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_REMOTE", "sc://somewhere")
-    with pytest.raises(SessionFailed, match="unset SPARK_REMOTE"):
-        built()
 
 
 @pytest.mark.parametrize("found", [None, "3.5.8"])

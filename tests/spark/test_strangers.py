@@ -14,7 +14,7 @@ from headgate.base.errors import RunRefused, SessionFailed
 from headgate.base.messages import Address
 from headgate.base.settings import JobSettings
 from headgate.host.net.contact import DriverContact
-from headgate.spark import security, submission
+from headgate.spark import cluster, security, submission
 from headgate.spark.security import (
     PROPERTY,
     PublicContact,
@@ -193,7 +193,7 @@ def test_a_secret_that_would_be_logged_is_no_property(
 ) -> None:
     """The function holds it then, as that of a lazy DataFrame on a cluster does."""
     for lazy, is_redacted in ((False, False), (True, True)):
-        monkeypatch.setattr(security, "_is_redacted", lambda session, safe=is_redacted: safe)
+        monkeypatch.setattr(cluster, "_is_redacted", lambda *_, safe=is_redacted: safe)
         delivery = SecretDelivery(spark, b"s" * 32, lazy=lazy, local=False)
         assert delivery.public(CONTACT) == PublicContact(CONTACT)
 
@@ -247,6 +247,17 @@ def test_a_session_is_judged_by_its_settings(
 ) -> None:
     said = exposure(conf, master)
     assert (problem in said) if problem else not said
+
+
+def test_one_process_is_not_advised_to_encrypt_connections() -> None:
+    """It has none, and what is not needed cannot fail."""
+    assert "start it with spark.authenticate=true (see" in exposure({}, "local[4]")
+    assert "true and spark.network.crypto.enabled=true" in exposure({}, "spark://host:7077")
+
+
+def test_a_channel_to_a_connect_server_must_be_encrypted() -> None:
+    said = exposure(GOOD, "yarn", "sc://far")
+    assert "sc://far is not encrypted" in said and "use_ssl=true" in said
 
 
 def test_a_session_that_headgate_makes_is_protected(spark: "SparkSession") -> None:

@@ -11,7 +11,7 @@ unknown key is reported once, with its place and what was probably meant, or is 
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,8 @@ from typing import Any, Final
 from headgate.base.errors import SettingsInvalid, SettingsUnknown
 from headgate.base.known_settings import unknown_settings
 from headgate.base.settings import JobSettings
+from headgate.spark.cluster import cluster_of
+from headgate.spark.connect import connect_session
 
 log = logging.getLogger(__name__)
 
@@ -119,17 +121,25 @@ def read_spark() -> dict[str, str]:
     in_use = "pyspark" in sys.modules
     if not in_use and "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
-    from pyspark import SparkConf, SparkContext
-
-    context = SparkContext._active_spark_context
-    if context is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return {}
-    if context is None:
-        SparkContext._ensure_initialized()  # the JVM runs already and knows spark-submit's flags
-    pairs = (SparkConf() if context is None else context.getConf()).getAll()
+    pairs = _spark_pairs()
     return {
         key.removeprefix(SPARK_PREFIX): text for key, text in pairs if key.startswith(SPARK_PREFIX)
     }
+
+
+def _spark_pairs() -> Iterable[tuple[str, str]]:
+    if (session := connect_session()) is not None:
+        return cluster_of(session).configuration().items()
+    try:
+        from pyspark import SparkConf, SparkContext
+    except ImportError:  # a PySpark for Spark Connect alone
+        return ()
+    context = SparkContext._active_spark_context
+    if context is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return ()
+    if context is None:
+        SparkContext._ensure_initialized()  # the JVM runs already and knows spark-submit's flags
+    return (SparkConf() if context is None else context.getConf()).getAll()
 
 
 def _key(name: str) -> str:

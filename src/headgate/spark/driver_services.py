@@ -22,7 +22,8 @@ from headgate.host.driver.results import ResultServer
 from headgate.host.files.owned_folder import sweep
 from headgate.host.net.transport import Tls
 from headgate.observe.web.server import close_page_server
-from headgate.spark.session import slots
+from headgate.spark.cluster import cluster_of
+from headgate.spark.resource_profile import task_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,31 +39,38 @@ class SlotReservations:
         self._lock = threading.Lock()
         self._reserved: dict[str, int] = {}
 
-    def reserve(self, session: "SparkSession", job: str, needed: int) -> None:
-        """Reserve slots for a job; raises SlotsShort."""
+    def reserve(
+        self, session: "SparkSession", job: str, needed: int, profile: object | None = None
+    ) -> None:
+        """Reserve slots for a job; raises SlotsShort.
+
+        One with resources of its own gets them when Spark has them: only Spark knows what others
+        leave of them.
+        """
+        cluster = cluster_of(session)
+        if profile is not None:
+            usual = int(cluster.configuration().get("spark.task.cpus", "1"))
+            with self._lock:
+                self._reserved[job] = -(-needed * (task_cores(profile) or usual) // usual)
+            return
         deadline = time.monotonic() + ENDING_S
         while True:
             with self._lock:
-                found = slots(session)
+                found = cluster.slots()
                 reserved = sum(self._reserved.values())
                 busy = max(found.busy, reserved)
                 if found.total - busy >= needed:
                     self._reserved[job] = needed
                     return
             if found.total - reserved < needed or time.monotonic() > deadline:
-                raise SlotsShort(needed, found.total, busy)
+                excluded = [str(executor) for executor in found.excluded]
+                raise SlotsShort(needed, found.total, busy, excluded)
             time.sleep(0.05)
 
     def release(self, job: str) -> None:
         """The job has ended. Idempotent."""
         with self._lock:
             self._reserved.pop(job, None)
-
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-LOOPBACK = "127.0.0.1"
 
 
 class DriverServices:
@@ -113,14 +121,32 @@ def driver_services(
 
     Jobs with TLS have ports of their own, at which nothing else is spoken.
     """
-    hosts, files = _hosts(session), _tls_files(exchange)
+    settings = settings or JobSettings()
+    hosts, files = _hosts(session, settings), _tls_files(exchange)
     with _lock:
         if (hosts, files) not in _services:
             sweep()  # what killed drivers and workers have left on this machine
             reservations = _reservations.setdefault(hosts, SlotReservations())
-            services = DriverServices(*hosts, settings or JobSettings(), exchange, reservations)
+            services = DriverServices(*hosts, settings, exchange, reservations)
             _services[hosts, files] = services
         return _services[hosts, files]
+
+
+def _hosts(session: "SparkSession", settings: JobSettings) -> _Hosts:
+    """Where to listen, and the address that workers are told; settings go first."""
+    address, bind = settings.driver_address, settings.driver_bind_host
+    if address and bind:
+        return _resolved("jobmanager.bind-host", bind), _resolved("jobmanager.rpc.address", address)
+    usual_bind, usual = cluster_of(session).driver_hosts()
+    advertised = _resolved("jobmanager.rpc.address", address) if address else usual
+    return _resolved("jobmanager.bind-host", bind) if bind else usual_bind, advertised
+
+
+def _resolved(key: str, host: str) -> str:
+    try:
+        return socket.gethostbyname(host)
+    except OSError as error:
+        raise SettingsInvalid(key, f"{host} is no address that is known here ({error})") from error
 
 
 def _tls_files(exchange: ExchangeSettings | None) -> _TlsFiles:
@@ -151,14 +177,3 @@ def _port_of(key: str, host: str, port: int) -> Iterator[None]:
     except OSError as error:
         problem = f"port {port} of {host} cannot be opened ({error}); choose another, or 0"
         raise SettingsInvalid(key, problem) from error
-
-
-def _hosts(session: "SparkSession") -> tuple[str, str]:
-    context = session.sparkContext
-    if (context.master or "").startswith("local"):
-        return LOOPBACK, LOOPBACK
-    conf = context.getConf()
-    host = conf.get("spark.driver.host") or socket.gethostname()
-    bind = conf.get("spark.driver.bindAddress") or host
-    advertised = socket.gethostbyname(host)
-    return socket.gethostbyname(bind), advertised

@@ -4,12 +4,19 @@ Law: the cause comes first, with its own traceback and without pages of Java.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from msgspec import structs
 
-from headgate.base.errors import CodeUnloadable, JobFailed, RestoreRefused
+from headgate.base.errors import (
+    CodeUnloadable,
+    JobFailed,
+    RestoreRefused,
+    SessionFailed,
+    TaskManagerLost,
+)
 from headgate.base.messages import Failure
 from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
@@ -43,6 +50,28 @@ def cannot_restart(ended: Outcome, failure: Failure, restart_in_ms: float | None
     return replace(ended, state=JobState.FAILED, reason=reason, restart_in_ms=restart_in_ms)
 
 
+def with_absence(outcome: Outcome, absence: Callable[[], str]) -> Outcome:
+    """Workers that are lost with the server of their session: it is the one to name.
+
+    ``absence``: what is wrong with it, in words; it is asked only if the outcome may be due to it.
+    """
+    failure = outcome.failure
+    if failure is None or not (failure.kind == _LOST_MANAGER or failure.is_consequence):
+        return outcome
+    if not (problem := absence()):
+        return outcome
+    message = f"{problem}, and the job's workers are lost"
+    renamed = structs.replace(failure, message=message, traceback="", exception=None)
+    return replace(outcome, failure=renamed)
+
+
+def gone_failure(absence: str) -> Failure:
+    """Spark is gone before any worker has come, and does not know the session if it comes back."""
+    error = SessionFailed(f"{absence}, and the job's workers have not come")
+    return structs.replace(describe(error), traceback="", is_final=True)
+
+
+_LOST_MANAGER: Final = f"{TaskManagerLost.__module__}.{TaskManagerLost.__qualname__}"
 _REFUSED: Final = f"{RestoreRefused.__module__}.{RestoreRefused.__qualname__}"
 
 
@@ -60,6 +89,8 @@ def spark_failure(error: BaseException) -> Failure:
     lines = [line for line in text.splitlines() if line.strip()]
     telling = [line for word in _TELLING for line in lines if word in line]
     short = telling[0] if telling else ""
+    if _LOST not in short and (own := _OWN_ERROR.search(text)) is not None:
+        short = f"a worker {own[1]}" if own[1].startswith("cannot ") else own[1]
     message = f"Spark ended the job: {(short or text)[:2000].strip()}"
     return Failure(
         kind=f"{type(error).__module__}.{type(error).__qualname__}",
@@ -69,23 +100,45 @@ def spark_failure(error: BaseException) -> Failure:
     )
 
 
-_TELLING: Final = ("ExecutorLostFailure", "Exception", "Error")
+_LOST: Final = "ExecutorLostFailure"
+_TELLING: Final = (_LOST, "Exception", "Error")
 """What a line of Spark's says the most about an end, the best first."""
+_OWN_ERROR: Final = re.compile(r"^headgate\.base\.errors\.\w+: (.+)", re.MULTILINE)
+"""What a worker of ours has raised, in the midst of Spark's words."""
 _MISSING: Final = re.compile(r"^ModuleNotFoundError: No module named '([^']+)'", re.MULTILINE)
 _OTHER_CODE: Final = re.compile(
     r"^(?:ImportError: cannot import name|AttributeError: Can't get attribute) .*", re.MULTILINE
 )
-_OTHER_PYTHON: Final = re.compile(r"^.*\[PYTHON_VERSION_MISMATCH\] (.*)", re.MULTILINE)
+_OTHER_PLATFORM: Final = re.compile(
+    r"^ImportError: .*(?:\.so\b|\.dylib\b|ELF|dlopen|shared object|GLIBC).*", re.MULTILINE
+)
+"""Compiled for another system than the worker's, as what a driver ships may be."""
+_OTHER_PYTHON: Final = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (.*)")
+_PYTHONS: Final = re.compile(r"different version: ([\d.]+) than that in driver: ([\d.]*\d)")
+_NO_PYTHON: Final = re.compile(r'IOException: Cannot run program "([^"]+)"')
 _WRONG_VERSION: Final = re.compile(r"^headgate\.base\.errors\.WrongVersion: (.*)", re.MULTILINE)
+
+
+def python_problem(text: str) -> str:
+    """What is wrong with the Python of the workers, by Spark's words; nothing: they do not say."""
+    if found := _NO_PYTHON.search(text):
+        return f"the workers have no program {found[1]}"
+    if (mismatch := _OTHER_PYTHON.search(text)) is None:
+        return ""
+    if (versions := _PYTHONS.search(mismatch[1])) is None:
+        return mismatch[1]
+    return f"the workers run Python {versions[1]}, and the driver {versions[2]}"
 
 
 def _unfit_worker(text: str) -> CodeUnloadable | None:
     """Why no worker of this kind can ever run the job; None: Spark does not say so."""
+    if problem := python_problem(text):
+        return CodeUnloadable(problem)
     if "PythonException" not in text and "Traceback (most recent call last)" not in text:
         return None
     if found := _MISSING.search(text):
         return CodeUnloadable(found[0], found[1])
-    for pattern in (_OTHER_PYTHON, _WRONG_VERSION, _OTHER_CODE):
+    for pattern in (_WRONG_VERSION, _OTHER_CODE, _OTHER_PLATFORM):
         if found := pattern.search(text):
             return CodeUnloadable(found[0].strip()[:500])
     return None

@@ -12,7 +12,7 @@ checkpoints.
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,7 +28,7 @@ from headgate.base.errors import (
     SlotsShort,
 )
 from headgate.base.figures import TaskManagerFigures
-from headgate.base.inspections import Found, Inspection
+from headgate.base.inspections import Found, Inspection, ShownState
 from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
 from headgate.base.log_settings import LogSettings
 from headgate.base.messages import Failure, TaskFigures
@@ -46,20 +46,25 @@ from headgate.host.driver.job_endpoint import JobEndpoint
 from headgate.host.driver.job_log import JobLog
 from headgate.host.driver.job_records import wall_ms
 from headgate.host.driver.results import ResultAddress
+from headgate.host.driver.state_reads import StateRead
+from headgate.host.driver.state_texts import shown_state
 from headgate.host.net.contact import DriverContact
 from headgate.host.net.loop import now_ms
 from headgate.host.shipping.failures import describe
 from headgate.observe.observed import job_metrics, task_metrics
 from headgate.plan.exchange_memory import ExchangeMemory
 from headgate.plan.job_graph import JobGraph
+from headgate.spark import failures, slot_watch
+from headgate.spark.cluster import Slots, SparkCluster, cluster_of
 from headgate.spark.driver_services import DriverServices
-from headgate.spark.failures import cannot_restart, failure_error, spark_failure
 from headgate.spark.job_files import JobFiles
 from headgate.spark.security import PublicContact, SecretDelivery
-from headgate.spark.session import is_stopped, slots
+from headgate.spark.slot_watch import SlotWatch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from headgate.spark.streaming.job_streams import JobStreams
 
 log = logging.getLogger(__name__)
 
@@ -113,11 +118,20 @@ class PreparedJob:
     secret: SecretDelivery
     keeper: CheckpointKeeper | None = None
     """Of its checkpoints and restarts; None: the job is a part of a DataFrame, it has none."""
+    streams: "JobStreams | None" = None
+    """Its named inputs and outputs; None: it has none."""
     is_known: bool = False
     """It has an id of its user's: a later driver finds its checkpoints."""
     logs: LogSettings = field(default_factory=LogSettings)
     configuration: Mapping[str, str] = field(default_factory=dict, repr=False)
     """As people may see it."""
+    profile: object | None = None
+    """Spark's resource profile of its tasks; None: the session's."""
+
+    @property
+    def cluster(self) -> SparkCluster:
+        """What runs its Spark jobs."""
+        return cluster_of(self.session)
 
     @property
     def contact(self) -> DriverContact:
@@ -143,14 +157,20 @@ class PreparedJob:
         Raises SlotsShort if executors do not come, SessionFailed if the session is no more, and
         StorageUnusable if the storage does not answer; ``is_over`` ends all waiting.
         """
-        if is_stopped(self.session):
+        if self.cluster.is_stopped():
             raise SessionFailed("the job cannot go on, because its Spark session was stopped")
+        if self.cluster.is_dynamic and self.found_slots().total < self.slots:
+            self.cluster.allocate(self.slots, is_over.is_set)
         deadline = time.monotonic() + EXECUTORS_S
-        while (found := slots(self.session).total) < self.slots and not is_over.wait(LOOK_S):
+        while (found := self.found_slots()).total < self.slots and not is_over.wait(LOOK_S):
             if time.monotonic() > deadline:
-                raise SlotsShort(self.slots, found, 0)
+                raise SlotsShort(self.slots, found.total, 0, [str(e) for e in found.excluded])
         if self.keeper is not None:
             self.keeper.await_settled(SETTLE_S, is_over)
+
+    def found_slots(self) -> Slots:
+        """Those that Spark has for its tasks now."""
+        return self.cluster.slots(self.profile)
 
     def retry_in_ms(self, failure: Failure) -> float | None:
         """A run could not begin: when to try again; None: no more."""
@@ -190,6 +210,8 @@ class PreparedJob:
         self.log.close()
         for result_address in self.result_addresses:
             self.driver.results.close_stream(result_address)
+        if self.streams is not None:
+            self.streams.close("SUSPENDED" if suspended else STATUS[state].name)
         if self.keeper is not None:
             keeps = suspended and self.is_known
             self.keeper.close(JobState.FAILED if keeps else state)
@@ -211,8 +233,6 @@ class SparkJob:
 
     def __init__(self, prepared: PreparedJob, submit: Callable[[str], Any]) -> None:
         """``submit`` runs the Spark job of a stage and returns at its end."""
-        from pyspark import InheritableThread
-
         self.job_id = prepared.job_id
         self.graph = prepared.graph.outline()
         self.configuration = prepared.configuration
@@ -231,12 +251,12 @@ class SparkJob:
         self._outcome: Outcome | None = None
         self._cancel_reason = ""
         self._suspended = False
+        self._waits_for = ""
         self._listeners: list[Callable[[], None]] = []
         self._cancelled = threading.Event()
         self._done = threading.Event()
         _running[self.job_id] = self
-        # Only this kind of thread takes the user's job group, tags and pool over to Spark.
-        self._thread = InheritableThread(target=self._watch, name=f"headgate-job-{self.job_id}")
+        self._thread = prepared.cluster.thread(self._watch, f"headgate-job-{self.job_id}")
         self._thread.daemon = True
         self._thread.start()
 
@@ -252,6 +272,10 @@ class SparkJob:
             return STATUS[outcome.state]
         ended = None if run is None else run.outcome
         return JobStatus.RESTARTING if ended and self._goes_on(ended) else STATUS[state]
+
+    def waits_for(self) -> str:
+        """What its present run has to wait for before it can start; nothing: it need not wait."""
+        return self._waits_for
 
     @property
     def is_dying(self) -> bool:
@@ -318,6 +342,18 @@ class SparkJob:
             return refused(task, f"the job is {self.status().name.lower()}")
         return run.inspect(task, what, timeout_s)
 
+    def read_state(
+        self, operator: str, state: str, keys: Sequence[object], timeout_s: float
+    ) -> StateRead:
+        """What a keyed state holds at these keys; see ``RunningJob``."""
+        return StateRead(self, operator, state, keys, timeout_s)
+
+    def shown_state(
+        self, operator: str, state: str, keys: Sequence[str], key_type: str, timeout_s: float
+    ) -> ShownState:
+        """See ``ObservedJob``."""
+        return shown_state(self, operator, state, keys, key_type, timeout_s)
+
     def cancel(self, reason: str = "the user asked for it", *, suspend: bool = False) -> None:
         """Ask all tasks to end; returns when they have.
 
@@ -366,7 +402,7 @@ class SparkJob:
             return JobExecutionResult(self.job_id, self._elapsed_ms)
         if outcome.state is JobState.CANCELLED:
             raise JobCancelled(self.name, outcome.reason)
-        error = failure_error(self.name, outcome.failure, outcome.reason)
+        error = failures.failure_error(self.name, outcome.failure, outcome.reason)
         if isinstance(error.__cause__, RestoreRefused):  # as before Spark was asked
             raise error.__cause__
         raise error
@@ -391,20 +427,38 @@ class SparkJob:
 
     def _watch_run(self, stage: str) -> bool:
         """One run with its Spark job, to the end of both; whether another one is to follow."""
-        from pyspark import InheritableThread
-
-        _, run = self._open
+        prepared, run = self._open
         name = f"headgate-spark-{self.job_id}"
-        spark = InheritableThread(target=self._run_spark, name=name, args=(run, stage))
+        spark = prepared.cluster.thread(self._run_spark, name, (run, stage))
         spark.daemon = True
-        spark.start()
-        outcome = run.wait()
+        with prepared.cluster.barriers_allowed():
+            spark.start()
+            outcome = self._await_slots(prepared, run)
+        outcome = outcome or run.wait()
         assert outcome is not None
         goes_on = self._goes_on(outcome)
         if not goes_on:
-            self._settle(outcome)
+            self._settle(failures.with_absence(outcome, prepared.cluster.absence))
         self._end_spark(run, spark)
         return goes_on
+
+    def _await_slots(self, prepared: PreparedJob, run: DriverRun) -> Outcome | None:
+        """Until a task manager registers, see to it that people know what Spark waits for."""
+        cluster = prepared.cluster
+        running = partial(cluster.running_tasks, self._group)
+        watch = SlotWatch(cluster, self.name, prepared.slots, running, prepared.profile)
+        try:
+            while (outcome := run.wait(slot_watch.LOOK_S)) is None:
+                if any(map(run.knows, range(prepared.slots))):
+                    break
+                watch.look()
+                self._waits_for = watch.reason
+                if watch.absence:  # the call that waits for Spark would find out much later
+                    run.fail(failures.gone_failure(watch.absence))
+            return outcome
+        finally:
+            watch.ended()
+            self._waits_for = ""
 
     def _goes_on(self, outcome: Outcome) -> bool:
         return outcome.restart_in_ms is not None and not self._cancelled.is_set()
@@ -424,7 +478,7 @@ class SparkJob:
                 failure = describe(error)
                 self._records.failed(failure, ended.attempt)
                 pause_ms = prepared.retry_in_ms(failure)
-                outcome = cannot_restart(outcome, failure, pause_ms)
+                outcome = failures.cannot_restart(outcome, failure, pause_ms)
                 continue
             with self._lock:
                 self._run = run
@@ -439,13 +493,12 @@ class SparkJob:
         log_always_with({"job": self.name, "job_id": self.job_id})
         prepared, submit = self._open[0], self._submit
         assert submit is not None, "the job has ended"
-        context = prepared.session.sparkContext
-        context.setJobGroup(self._group, description(self.graph), interruptOnCancel=True)
         try:
+            prepared.cluster.begin_group(self._group, description(self.graph))
             submit(stage)
         except Exception as error:
             log.debug("Spark's job of %s has ended: %s", self.name, error)
-            run.fail(spark_failure(error))
+            run.fail(failures.spark_failure(error))
         else:
             if run.wait(SPARK_END_S) is None:
                 run.fail(describe(RuntimeError("Spark's job ended before the tasks did")))
@@ -459,7 +512,10 @@ class SparkJob:
             spark.join(0.1 if run.is_gone else SPARK_FAILED_S)
         if spark.is_alive():
             try:
-                self._open[0].session.sparkContext.cancelJobGroup(self._group)
+                self._open[0].cluster.cancel_group(self._group)
+            except SessionFailed as error:
+                log.debug("Spark's job of %s is left alone: %s", self.name, error)
+                return
             except Exception as error:  # Spark is stopping, or Java is gone: its jobs end, too
                 log.debug("Spark's job of %s cannot be cancelled: %s", self.name, error)
             spark.join(SPARK_CANCEL_S)
@@ -487,6 +543,8 @@ class SparkJob:
         try:
             outcome = self._outcome
             state = JobState.FAILED if outcome is None else outcome.state
+            if state is JobState.FAILED:
+                self._open[0].cluster.give_up()
             self._open[0].close(state, suspended=self._suspended)
         finally:
             try:

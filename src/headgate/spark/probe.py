@@ -6,13 +6,15 @@ Headgate, instead of failing to arrive there. Its tasks also connect to each oth
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import SessionFailed
-from headgate.spark.session import Slots, active_session, await_slots, find_session
+from headgate.spark.cluster import Slots, SparkCluster, cluster_of
+from headgate.spark.failures import python_problem
+from headgate.spark.session import active_session, await_slots, find_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,16 +53,21 @@ def probe_spark(settings: Mapping[str, str] | None = None, wait_s: float = 30.0)
     began = time.monotonic()
     session = find_session(settings)
     try:
-        context: Any = session.sparkContext
+        cluster = cluster_of(session)
+        is_dynamic = cluster.is_dynamic
+        if is_dynamic:  # there may be no executors before a job asks for them
+            cluster.allocate(1)
         found = _settled(session, await_slots(session, 1, wait_s))
         started = time.monotonic()
         # A local session of ours has many more slots than cores.
-        workers = _ask_workers(context, min(found.free, MOST_TASKS, context.defaultParallelism))
+        count = min(found.free, MOST_TASKS, cluster.default_parallelism)
+        with cluster.barriers_allowed():
+            workers = _ask_workers(cluster, count)
         return SparkReport(
             version=str(session.version),
-            master=str(context.master),
+            master=cluster.master,
             slots=found,
-            dynamic_allocation=context.getConf().get("spark.dynamicAllocation.enabled") == "true",
+            dynamic_allocation=is_dynamic,
             start_s=round(started - began, 1),
             job_s=round(time.monotonic() - started, 1),
             workers=workers,
@@ -73,41 +80,37 @@ def probe_spark(settings: Mapping[str, str] | None = None, wait_s: float = 30.0)
 
 def _settled(session: "SparkSession", found: Slots) -> Slots:
     """Executors of a cluster come one by one; wait until no more of them come."""
-    if str(session.sparkContext.master).startswith("local"):
+    if cluster_of(session).is_local:
         return found
     while (more := await_slots(session, found.total + 1, SETTLE_S)).total > found.total:
         found = more
     return found
 
 
-def _ask_workers(context: Any, count: int) -> tuple[WorkerReport, ...]:
+def _ask_workers(cluster: SparkCluster, count: int) -> tuple[WorkerReport, ...]:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     if not count:
         return ()
-    stage = context.parallelize(range(count), count).barrier()
     try:
-        seen = stage.mapPartitions(_worker_function(CONNECT_TIMEOUT_S)).collect()
+        seen = cluster.run_barrier(_worker_function(CONNECT_TIMEOUT_S), count, "headgate doctor")
     except (Py4JError, PySparkException) as error:
         raise SessionFailed(_why(str(error))) from error
     return tuple(WorkerReport(*facts) for facts in seen)
 
 
 def _why(text: str) -> str:
-    if "PYTHON_VERSION_MISMATCH" in text:
-        return (
-            "the workers run another Python than this process; set PYSPARK_PYTHON to one with "
-            "the same first two numbers"
-        )
+    if problem := python_problem(text):
+        return f"{problem}; set PYSPARK_PYTHON to a Python of this version that every worker has"
     # The last line of the worker's traceback, rather than the many of the JVM around it.
     errors = re.findall(r"^(?!org\.|java\.)[\w.]*(?:Error|Exception)\b.*$", text, re.MULTILINE)
     lines = errors[:1] or text.strip().splitlines() or ["no reason given"]
     return f"a barrier job failed: {lines[0]}"
 
 
-def _worker_function(timeout_s: float) -> Callable[[Iterable[int]], list[tuple[str, ...]]]:
-    def look(_: Iterable[int]) -> list[tuple[str, ...]]:
+def _worker_function(timeout_s: float) -> Callable[[Iterable[Any]], Iterator[tuple[str, ...]]]:
+    def look(_: Iterable[Any]) -> Iterator[tuple[str, ...]]:
         import platform
         import socket
 
@@ -130,6 +133,6 @@ def _worker_function(timeout_s: float) -> Callable[[Iterable[int]], list[tuple[s
                 server.accept()[0].close()
             except OSError as error:
                 trouble = trouble or f"no connection to or from {name}:{port} ({error})"
-        return [(host, platform.python_version(), headgate, trouble)]
+        return iter([(host, platform.python_version(), headgate, trouble)])
 
     return look

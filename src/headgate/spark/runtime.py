@@ -91,6 +91,18 @@ class SparkRuntime:
 
         return dataframe_source(dataframe, order_by, partition_by)
 
+    def streaming_source(self, dataframe: object, name: str) -> Source:
+        from headgate.spark.streaming.frames import streaming_source
+
+        return streaming_source(dataframe, name)
+
+    def streaming_frame(
+        self, schema: object, name: str, configuration: Mapping[str, str]
+    ) -> tuple[Sink, object]:
+        from headgate.spark.streaming.frames import streaming_frame
+
+        return streaming_frame(schema, name, configuration)
+
     def function_source(self, function: SourceFunction[object]) -> Source:
         return FunctionSource(function, bounded=getattr(function, "bounded", False) is True)
 

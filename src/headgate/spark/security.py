@@ -7,9 +7,9 @@ protected; an existing one, or a cluster, is checked when a job starts.
 Spark keeps the function of a stage as a block, which it gives to everybody who can speak to its
 block service; so the function holds the job's contact without the secret. On the driver's own
 machine workers read the secret from a file that only the user can read. On a cluster it is a local
-property of the Spark job, which Spark sends with each task, and leaves out of its event log. A
-DataFrame may be executed by any thread at any time, and has no such properties: on a cluster its
-function holds the secret, and ``spark.authenticate`` has to protect it.
+property of the Spark job, which Spark sends with each task, and leaves out of its event log. A lazy
+DataFrame on a cluster, and Spark Connect, have no such properties: their functions hold the secret,
+and ``spark.authenticate`` (with Connect also TLS to the server) has to protect it.
 """
 
 import logging
@@ -21,23 +21,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.base.errors import PathUnusable, RunRefused, SessionFailed
 from headgate.host.net.contact import DriverContact
+from headgate.spark.cluster import cluster_of
 from headgate.spark.job_files import scratch_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PROPERTY: Final = "headgate.job.secret"
-_REDACTED: Final = "(?i)secret|password|token|access[.]?key"
-"""What Spark leaves out of its logs and pages if nobody says otherwise."""
 _MOST_BYTES: Final = 1024
-
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -66,26 +61,35 @@ def protected_options() -> dict[str, str]:
 
 def check_authentication(session: "SparkSession", *, required: bool) -> None:
     """Warn of an unprotected session, once; refuse it with SessionFailed if that is required."""
-    context = session.sparkContext
-    problem = exposure(dict(context.getConf().getAll()), context.master or "")
+    cluster = cluster_of(session)
+    problem = exposure(cluster.configuration(), cluster.master, cluster.open_channel)
     if not problem:
         return
     if required:
         raise SessionFailed(f"{problem} ({REQUIRED} is true)")
     with _lock:
-        is_new = context.applicationId not in _warned
-        _warned.add(context.applicationId)
+        is_new = cluster.application_id not in _warned
+        _warned.add(cluster.application_id)
     if is_new:
         log.warning("%s", problem)
 
 
-def exposure(conf: Mapping[str, str], master: str) -> str:
+def exposure(conf: Mapping[str, str], master: str, open_channel: str = "") -> str:
     """What is wrong with a session, in one sentence; nothing if it is protected."""
+    if open_channel:
+        return (
+            f"INSECURE: the channel to the Spark Connect server {open_channel} is not encrypted, "
+            f"so that whoever stands between can read and change the code of the job and its "
+            f"secret; put ;use_ssl=true into the address (see SECURITY.md)"
+        )
 
     def is_on(key: str) -> bool:
         return conf.get(key, "false").lower() == "true"
 
-    advice = f"start it with {AUTHENTICATE}=true and {ENCRYPTIONS[0]}=true (see SECURITY.md)"
+    # One process has no connections to encrypt.
+    wanted = f"{AUTHENTICATE}=true"
+    wanted += "" if is_one_process(master) else f" and {ENCRYPTIONS[0]}=true"
+    advice = f"start it with {wanted} (see SECURITY.md)"
     if not is_on(AUTHENTICATE):
         return (
             f"INSECURE: this Spark session has no {AUTHENTICATE}, so that whoever reaches its "
@@ -121,7 +125,7 @@ class SecretDelivery:
         """``lazy``: somebody else's thread starts the Spark jobs."""
         self._secret = secret
         self._file = _write(secret) if local else ""
-        self._by_property = not local and not lazy and _is_redacted(session)
+        self._by_property = not local and not lazy and cluster_of(session).hides_property(PROPERTY)
 
     def public(self, contact: DriverContact) -> PublicContact:
         """The contact for the function of a stage."""
@@ -132,7 +136,7 @@ class SecretDelivery:
     def attach(self, session: "SparkSession") -> None:
         """On the thread that is about to start a Spark job: let its tasks have the secret."""
         if self._by_property:
-            session.sparkContext.setLocalProperty(PROPERTY, self._secret.hex())
+            cluster_of(session).set_property(PROPERTY, self._secret.hex())
 
     def close(self) -> None:
         """The job is over. Idempotent."""
@@ -148,21 +152,6 @@ def _property() -> bytes:
     if not text:
         raise SessionFailed(f"Spark has not sent the local property {PROPERTY} with this task")
     return bytes.fromhex(text)
-
-
-def _is_redacted(session: "SparkSession") -> bool:
-    """Whether the property stays out of Spark's event log, as far as one can see to that."""
-    spark: Any = session.sparkContext._jsc
-    conf = spark.sc().conf()
-    try:
-        is_redacted = re.search(conf.get("spark.redaction.regex", _REDACTED), PROPERTY)
-    except re.error:  # Java knows more of them than Python
-        return False
-    if not is_redacted:
-        return False
-    # Spark redacts those local properties alone whose names its configuration has, too.
-    conf.set(PROPERTY, "")
-    return True
 
 
 @cache

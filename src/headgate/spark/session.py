@@ -15,9 +15,9 @@ import shutil
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -26,8 +26,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import SessionFailed, SparkMissing
+from headgate.base.settings import JobSettings
+from headgate.spark.class_archive import class_archive, make_at_exit
+from headgate.spark.cluster import LOOPBACK, Slots, cluster_of
+from headgate.spark.connect import (
+    REMOTE,
+    check_packages,
+    connect_session,
+    open_connect,
+    remote_of,
+)
 from headgate.spark.exit_daemon import exit_daemon_options
-from headgate.spark.java import ensure_java, java_start
+from headgate.spark.java import SUBMIT_OPTIONS, Java, ensure_java, java_start
 from headgate.spark.job_files import scratch_folder
 from headgate.spark.security import AUTHENTICATE, is_one_process, protected_options
 
@@ -36,7 +46,6 @@ if TYPE_CHECKING:
 
 OLDEST: Final = (4, 0)
 NEXT_UNKNOWN: Final = (4, 4)
-LOOPBACK: Final = "127.0.0.1"
 FEWEST_CORES: Final = 4
 LOCAL_SLOTS: Final = 32
 SLOTS_OF_A_CORE: Final = 4
@@ -47,19 +56,7 @@ LOG_FILE: Final = "log4j2.properties"
 PYTHON: Final = "python.executable"
 
 on_started: Final[list[Callable[[], None]]] = []
-"""Called for every session that is made here, on the thread that makes it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """Tasks that Spark can run at the same time, and those that it runs now."""
-
-    total: int
-    busy: int
-
-    @property
-    def free(self) -> int:
-        return max(0, self.total - self.busy)
+"""Called for every session that is made or found here, on the thread that does so."""
 
 
 def find_session(
@@ -72,16 +69,24 @@ def find_session(
     many as are `needed`; for DataFrames it still counts as the cores of the machine, 4 at least.
     """
     check_version()
-    if os.environ.get("SPARK_REMOTE"):
-        raise SessionFailed("Headgate cannot use Spark Connect yet; unset SPARK_REMOTE")
-    return active_session() or _start(settings or {}, cores, needed)
+    given = settings or {}
+    if (session := active_session()) is not None:
+        for notify in on_started:
+            notify()
+        return session
+    return _open_remote(given) or _start(given, cores, needed)
 
 
 def active_session() -> "SparkSession | None":
     """The session of this process, if one runs."""
     if "pyspark.sql" not in sys.modules:
         return None
-    from pyspark import SparkContext
+    if (session := connect_session()) is not None:
+        return session
+    try:
+        from pyspark import SparkContext
+    except ImportError:  # a PySpark for Connect alone
+        return None
     from pyspark.sql import SparkSession
 
     context = SparkContext._active_spark_context
@@ -92,17 +97,6 @@ def active_session() -> "SparkSession | None":
         return None
     # Threads that PySpark has not made have no active session; the builder knows the default one.
     return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-
-
-def is_stopped(session: "SparkSession") -> bool:
-    """Whether it can run nothing any more."""
-    from py4j.protocol import Py4JError
-
-    spark: Any = session.sparkContext._jsc
-    try:
-        return spark is None or bool(spark.sc().isStopped())
-    except (Py4JError, OSError):  # the JVM is gone
-        return True
 
 
 def spark_version() -> str | None:
@@ -133,54 +127,36 @@ def check_version() -> None:
 
 def check_python(session: "SparkSession", executable: str) -> None:
     """Refuse another Python than the one that the session's workers run; none: as it is."""
-    context: Any = session.sparkContext
-    if executable and shutil.which(executable) != shutil.which(context.pythonExec):
+    if not executable:
+        return
+    found = cluster_of(session).python
+    if not found:
+        raise SessionFailed(
+            f"{PYTHON} is {executable}, but a Spark Connect server runs the workers with a Python "
+            f"of its own; leave it out, and start the server with PYSPARK_PYTHON"
+        )
+    if shutil.which(executable) != shutil.which(found):
         raise SessionFailed(
             f"{PYTHON} is {executable}, but the Spark session that runs already has "
-            f"{context.pythonExec}; set it before the session is made, or set PYSPARK_PYTHON"
+            f"{found}; set it before the session is made, or set PYSPARK_PYTHON"
         )
 
 
 def slots(session: "SparkSession") -> Slots:
     """How many barrier tasks fit into the session's executors as they are now, and how many run."""
-    context: Any = session.sparkContext
-    return Slots(_total_slots(context), _busy_slots(context))
+    return cluster_of(session).slots()
 
 
-def await_slots(session: "SparkSession", count: int, timeout_s: float = 30.0) -> Slots:
+def await_slots(
+    session: "SparkSession", count: int, timeout_s: float = 30.0, profile: object | None = None
+) -> Slots:
     """Wait until executors with `count` slots have registered; what there is after the time."""
     deadline = time.monotonic() + timeout_s
-    while (found := slots(session)).total < count and time.monotonic() < deadline:
+    while (
+        found := cluster_of(session).slots(profile)
+    ).total < count and time.monotonic() < deadline:
         time.sleep(0.1)
     return found
-
-
-def _total_slots(context: Any) -> int:
-    from py4j.protocol import Py4JError
-
-    spark = context._jsc.sc()
-    try:
-        # What Spark itself asks before it starts a barrier stage; not part of its public API.
-        profile = spark.resourceProfileManager().defaultResourceProfile()
-        return int(spark.maxNumConcurrentTasks(profile))
-    except Py4JError:
-        return int(context.defaultParallelism)
-
-
-def _busy_slots(context: Any) -> int:
-    from py4j.protocol import Py4JError
-
-    try:
-        # The status tracker is public, but lags: it may miss the last events for seconds.
-        running = context._jsc.sc().taskScheduler().runningTasksByExecutors().valuesIterator()
-        busy = 0
-        while running.hasNext():
-            busy += int(running.next())
-        return busy
-    except Py4JError:
-        tracker = context.statusTracker()
-        stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
-        return sum(stage.numActiveTasks for stage in stages if stage)
 
 
 def _numbers(found: str) -> tuple[int, ...]:
@@ -189,17 +165,21 @@ def _numbers(found: str) -> tuple[int, ...]:
 
 def _start(settings: Mapping[str, str], cores: int | None, needed: int) -> "SparkSession":
     given = {key: value for key, value in settings.items() if key.startswith("spark.")}
+    remote = remote_of(given)
+    if remote:  # `local[4]`: PySpark starts a Connect server in this process
+        check_packages()
+        given["spark.master"] = remote
     options = {"spark.app.name": "headgate", **given}
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has read its files and flags already
         return _build({**_submitted_options(given), **options})
-    ensure_java(spark_version() or "")
-    files = _defaults()
-    master = given.get("spark.master") or _configured_master(files)
+    sharing = _class_sharing(settings, ensure_java(spark_version() or ""))
+    files = spark_defaults()
+    master = chosen_master(given, files)
     if master and not master.startswith("local"):
         _check_master(master)
         with _environment(**({"PYSPARK_PYTHON": settings[PYTHON]} if PYTHON in settings else {})):
             quiet = _quiet_options()
-            return _build({**quiet, **files, **options, "spark.master": master})
+            return _build({**quiet, **files, **options, "spark.master": master}, sharing)
     sizes = {} if master or cores else _size_options()
     master = master or f"local[{cores or _local_slots(needed)}]"
     options = {**_quiet_options(), **_local_options(master), **sizes, **files, **options}
@@ -215,8 +195,36 @@ def _start(settings: Mapping[str, str], cores: int | None, needed: int) -> "Spar
     environment = {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": LOOPBACK}
     if "spark.local.dir" not in options and "SPARK_LOCAL_DIRS" not in os.environ:
         environment["SPARK_LOCAL_DIRS"] = _private_folder()
+    if remote:
+        del options["spark.master"]
+        options[REMOTE] = remote
     with _environment(**environment):
-        return _build(options)
+        return _build(options, sharing)
+
+
+def _class_sharing(settings: Mapping[str, str], java: Java | None) -> str:
+    """Options for a JVM that starts from an archive of its classes; see to it that there is one."""
+    if java is None or not JobSettings.parse(settings).class_archive:
+        return ""
+    given = shlex.split(os.environ.get(SUBMIT_OPTIONS, ""))
+    if any(word.startswith(("-Xshare:", "-XX:SharedArchiveFile=")) for word in given):
+        return ""
+    if (archive := class_archive(java)) is None:
+        return ""
+    if not (found := archive.start_options()):
+        make_at_exit(archive)
+    return found
+
+
+def _open_remote(settings: Mapping[str, str]) -> "SparkSession | None":
+    """A session of the Connect server that the settings name; None: they name none elsewhere."""
+    remote = remote_of(settings)
+    if not remote or remote.startswith("local"):
+        return None
+    session = open_connect(remote, settings)
+    for notify in on_started:
+        notify()
+    return session
 
 
 @cache
@@ -285,7 +293,7 @@ def _size_options() -> dict[str, str]:
     return {"spark.default.parallelism": cores, "spark.rpc.netty.dispatcher.numThreads": cores}
 
 
-def _build(options: Mapping[str, str]) -> "SparkSession":
+def _build(options: Mapping[str, str], jvm_options: str = "") -> "SparkSession":
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -294,7 +302,9 @@ def _build(options: Mapping[str, str]) -> "SparkSession":
     for key, value in options.items():
         builder = builder.config(key, value)
     try:
-        with java_start():
+        with java_start(jvm_options), warnings.catch_warnings():
+            if REMOTE in options:  # they hold since the start of the server, and cannot be set anew
+                warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)
             session: SparkSession = builder.getOrCreate()
     except (Py4JError, PySparkException, OSError) as error:
         where = options.get("spark.master", "the configured master")
@@ -311,8 +321,10 @@ def _reason(error: BaseException) -> str:
     return (reasons or lines or [type(error).__name__])[0]
 
 
-def _configured_master(files: Mapping[str, str]) -> str:
-    """The master that Spark's own files and variables name; nothing if they name none."""
+def chosen_master(given: Mapping[str, str], files: Mapping[str, str]) -> str:
+    """What the settings, or Spark's own variables and files, name; nothing: none of them does."""
+    if master := given.get("spark.master"):
+        return master
     words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
     for word, following in pairwise([*words, ""]):
         if word == "--master":
@@ -322,7 +334,7 @@ def _configured_master(files: Mapping[str, str]) -> str:
     return files.get("spark.master", "") or os.environ.get("MASTER", "")
 
 
-def _defaults() -> dict[str, str]:
+def spark_defaults() -> dict[str, str]:
     """What spark-defaults.conf says, so that our own defaults do not go over it."""
     try:
         text = (_conf_folder() / "spark-defaults.conf").read_text(encoding="utf-8")

@@ -6,9 +6,9 @@ Law: ``prepare`` raises before Spark runs anything of the job; what it returns m
 import atexit
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headgate.api.program import Program
 from headgate.base.errors import SessionFailed, SettingsInvalid, SlotsShort
@@ -36,17 +36,25 @@ from headgate.plan.exchange_memory import ExchangeMemory, size_exchange
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
 from headgate.spark.archives import archive_at_end
+from headgate.spark.cluster import Slots, SparkCluster, cluster_of
 from headgate.spark.configuration import check_known
 from headgate.spark.driver_services import DriverServices, driver_services
 from headgate.spark.driver_sinks import DriverStream
+from headgate.spark.dynamic_allocation import DYNAMIC, MOST
 from headgate.spark.job import PreparedJob, SparkJob, end_jobs
 from headgate.spark.job_files import add_python_files, pack
 from headgate.spark.security import SecretDelivery, check_authentication
-from headgate.spark.session import Slots, await_slots, check_python, find_session, slots
+from headgate.spark.session import await_slots, check_python, find_session
+from headgate.spark.slot_watch import shortage
 from headgate.spark.worker import TaskManagerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from headgate.spark.dataframe.frame_job import FrameJob
+    from headgate.spark.streaming.job_streams import JobStreams
+
+RowsWanted: TypeAlias = Callable[[RunKey], int | None]
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +63,11 @@ CLUSTER_WAIT_S: Final = 30.0
 """On a cluster executors may still be on their way when the job starts."""
 LAST_EXECUTOR_S: Final = 10.0
 """If none has come for this long after another, none is on its way."""
-DYNAMIC: Final = "spark.dynamicAllocation.enabled"
 
 on_launched: Final[list[Callable[[SparkJob], None]]] = []
 """Called with every job that this process starts, on the starting thread."""
+on_action_begun: Final[list[Callable[["FrameJob"], None]]] = []
+"""Called with every action on a DataFrame that a job is behind, on a thread of the coordinator."""
 LAST_LINES_S: Final = 5.0
 """After the end of a job, for its workers to go; they send the last lines of their logs."""
 
@@ -83,33 +92,36 @@ def prepare(
     lazy: bool = False,
     on_begun: OnBegun = lambda run: None,
     on_ended: OnEnded = lambda key, outcome: None,
+    rows_wanted: RowsWanted = lambda key: None,
 ) -> PreparedJob:
     """Do and check all that needs no Spark job.
 
-    A ``lazy`` job is a part of a DataFrame: it takes no checkpoints, and Spark restarts it.
+    A ``lazy`` job is a part of a DataFrame: it takes no checkpoints, Spark restarts it, and its log
+    is opened with each run. ``rows_wanted``: how many rows a run of it may end after.
     """
     set_up_driver_logs(program.configuration)
     with logged_with({"job": program.graph.job_name}):
-        return _prepare(program, lazy, on_begun, on_ended)
+        return _prepare(program, lazy, on_begun, on_ended, rows_wanted)
 
 
-def _prepare(program: Program, lazy: bool, on_begun: OnBegun, on_ended: OnEnded) -> PreparedJob:
+def _prepare(
+    program: Program, lazy: bool, on_begun: OnBegun, on_ended: OnEnded, rows_wanted: RowsWanted
+) -> PreparedJob:
     checked = check_program(program, lazy)
     graph, settings, job, setup = checked.graph, checked.exchange, checked.job, checked.setup
-    session = open_session(program, checked)
-    job_files = pack(session, program)
-    driver = driver_services(session, job, settings)
+    session, profile = open_session(program, checked, lazy=lazy)
+    job_files, driver = pack(session, program), driver_services(session, job, settings)
     job_id = setup.job_id if setup is not None else secrets.token_hex(8)
-    secret = secrets.token_bytes(SECRET_BYTES)
-    delivery = SecretDelivery(session, secret, lazy=lazy, local=_is_local(session))
+    endpoint, secret = JobEndpoint(), secrets.token_bytes(SECRET_BYTES)
+    delivery = SecretDelivery(session, secret, lazy=lazy, local=cluster_of(session).is_own)
     keeper = None if setup is None else open_keeper(program, setup, session, driver)
     result_addresses = connect_sinks(program, driver, job_id, secret)
-    endpoint = JobEndpoint()
-    log_of_job = JobLog(graph.name, job_id, forwards=not _is_local(session))
+    streams = open_streams(program, setup, session, job_id)
+    log_of_job = JobLog(graph.name, job_id, forwards=not cluster_of(session).is_own)
     driver.control.open_job(
         job_id,
         secret,
-        planner(program, graph, setup, keeper),
+        planner(program, graph, setup, keeper, rows_wanted),
         on_begun=on_begun,
         on_ended=on_ended,
         on_question=endpoint.answer,
@@ -131,15 +143,39 @@ def _prepare(program: Program, lazy: bool, on_begun: OnBegun, on_ended: OnEnded)
         endpoint=endpoint,
         secret=delivery,
         keeper=keeper,
+        streams=streams,
         is_known=setup is not None and setup.is_known,
         logs=checked.logs,
         log=log_of_job,
         configuration=redacted(program.configuration),
+        profile=profile,
     )
-    log_of_job.open()
     if not lazy:
+        log_of_job.open()
         reserve_slots(prepared)
     return prepared
+
+
+def open_streams(
+    program: Program, setup: CheckpointSetup | None, session: "SparkSession", job_id: str
+) -> "JobStreams | None":
+    """The logs of the program's named inputs and outputs; None: it has none."""
+    functions = [function for node in program.graph.nodes.values() for function in node.functions]
+    if not any(hasattr(function, "stream") for _, function in functions):
+        return None
+    from headgate.spark.streaming.job_streams import JobStreams, StreamHome
+
+    place = StreamHome(
+        job_id,
+        program.graph.job_name,
+        "" if setup is None else setup.settings.folder,
+        "" if setup is None else setup.restored_job,
+        None if setup is None else setup.restored_checkpoint,
+        setup is not None and setup.is_enabled,
+    )
+    streams = JobStreams(program, place)
+    streams.attach(session)
+    return streams
 
 
 def check_program(program: Program, lazy: bool) -> CheckedProgram:
@@ -158,14 +194,21 @@ def check_program(program: Program, lazy: bool) -> CheckedProgram:
     return CheckedProgram(graph, exchange, state, job, logs, setup, slots, memory)
 
 
-def open_session(program: Program, checked: CheckedProgram) -> "SparkSession":
-    """The session that the job runs in, protected as the settings ask, with the user's modules."""
+def open_session(
+    program: Program, checked: CheckedProgram, *, lazy: bool = False
+) -> tuple["SparkSession", object | None]:
+    """The session that the job runs in, protected as the settings ask, with the user's modules.
+
+    And the resource profile of its tasks there; None: the session's.
+    """
     session = find_session(program.configuration, needed=checked.slots)
     check_authentication(session, required=checked.job.spark_authentication)
-    check_session(session, checked.slots)
+    wanted = program.resource_profile
+    profile = None if wanted is None else cluster_of(session).adopted_profile(wanted)
+    check_session(session, checked.slots, profile, lazy=lazy)
     check_python(session, checked.job.python_executable)
     add_python_files(session, program.python_files)
-    return session
+    return session, profile
 
 
 def planner(
@@ -173,13 +216,16 @@ def planner(
     graph: JobGraph,
     setup: CheckpointSetup | None,
     keeper: CheckpointKeeper | None,
+    rows_wanted: RowsWanted = lambda key: None,
 ) -> MakePlan:
     """What plans the runs of a job."""
     code = ship_code(program, graph)
 
     def make_plan(key: RunKey) -> RunPlan:
         if setup is None or keeper is None:
-            return plan_run(str(key), graph, code, key.generation, program.parameters)
+            wanted = rows_wanted(key)
+            number, given = key.generation, program.parameters
+            return plan_run(str(key), graph, code, number, given, rows_wanted=wanted)
         return setup.plan(keeper, str(key), code, program.parameters)
 
     return make_plan
@@ -188,7 +234,9 @@ def planner(
 def reserve_slots(prepared: PreparedJob) -> None:
     """For the whole life of the job; raises SlotsShort."""
     try:
-        prepared.driver.slots.reserve(prepared.session, prepared.job_id, prepared.slots)
+        prepared.driver.slots.reserve(
+            prepared.session, prepared.job_id, prepared.slots, prepared.profile
+        )
     except BaseException:
         prepared.close()
         raise
@@ -217,7 +265,7 @@ def open_keeper(
             f"{setup.job_id!r} is the id of a job that runs in this process; give another one",
         )
     in_place = not _reads_dataframes(program)
-    return setup.open(is_local=_is_local(session), in_place=in_place)
+    return setup.open(is_local=cluster_of(session).is_local, in_place=in_place)
 
 
 def control_times(job: JobSettings, exchange: ExchangeSettings) -> ControlTimes:
@@ -270,8 +318,16 @@ def launch(program: Program) -> SparkJob:
         prepared.close()
         raise
     page = page_server(rest)
+    streams = prepared.streams
     with logged_with({"job": job.name, "job_id": job.job_id}):
-        prepared.endpoint.open(job, contact, None if page is None else (page.url, page.token))
+        prepared.endpoint.open(
+            job,
+            contact,
+            None if page is None else (page.url, page.token),
+            () if streams is None else streams.addresses(),
+        )
+        if streams is not None:
+            streams.started(job, prepared.session)
     if page is not None:
         print_link(job.name, page.show(job))
     for notify in on_launched:
@@ -303,13 +359,9 @@ def _submission(program: Program, prepared: PreparedJob) -> Callable[[str], Any]
 
     def submit(stage: str) -> Any:
         process = TaskManagerProcess(prepared.public_contact(stage), prepared.job_files)
-        context = prepared.session.sparkContext
         prepared.secret.attach(prepared.session)
-        barrier = context.parallelize(range(prepared.slots), prepared.slots).barrier()
-        # Spark would name the job after the line of code here; `runJob` leaves our name alone.
-        context.setLocalProperty("callSite.short", f"Headgate: {prepared.graph.name}")
-        partitions = list(range(prepared.slots))
-        return context.runJob(barrier.mapPartitions(process), iter, partitions)
+        name = f"Headgate: {prepared.graph.name}"
+        return prepared.cluster.run_barrier(process, prepared.slots, name, prepared.profile)
 
     return submit
 
@@ -320,31 +372,63 @@ def _reads_dataframes(program: Program) -> bool:
     return any(getattr(source, "dataframe", None) is not None for _, source in functions)
 
 
-def check_session(session: "SparkSession", needed: int) -> None:
+def check_session(
+    session: "SparkSession", needed: int, profile: object | None = None, *, lazy: bool = False
+) -> None:
     """Refuse a job that Spark could never start; Spark itself would wait for ten minutes first."""
-    context, is_local = session.sparkContext, _is_local(session)
-    if not is_local and context.getConf().get(DYNAMIC, "false") == "true":
-        raise SessionFailed(
-            f"{DYNAMIC} is true, and Spark then has no fixed slots for tasks that run side by "
-            f"side; start the session with --conf {DYNAMIC}=false"
-        )
-    found = slots(session)
-    if found.total < needed and not is_local:
-        found = await_executors(session, needed)
+    cluster = cluster_of(session)
+    if cluster.is_dynamic:
+        _check_dynamic(cluster, needed, profile is not None, lazy)
+        cluster.allocate(needed)
+    found = cluster.slots(profile)
+    if found.total < needed and not cluster.is_local:
+        if found.excluded:  # others are on their way, and need no words
+            log.warning("the job is %s", shortage(needed, found))
+        found = await_executors(session, needed, profile)
     if found.total < needed:
-        raise SlotsShort(needed, found.total, found.busy)
+        raise SlotsShort(needed, found.total, found.busy, [str(each) for each in found.excluded])
 
 
-def await_executors(session: "SparkSession", needed: int) -> Slots:
+def _check_dynamic(cluster: SparkCluster, needed: int, has_profile: bool, lazy: bool) -> None:
+    """What cannot be had under dynamic allocation; raises SessionFailed."""
+    settings = cluster.configuration()
+    what = "the output of a job as a DataFrame" if lazy else "a job with a resource profile"
+    if lazy or has_profile:
+        raise SessionFailed(
+            f"{DYNAMIC} is true, and {what} needs executors that stay; start the session with "
+            f"--conf {DYNAMIC}=false{_fixed_size(settings, needed)}"
+        )
+    slots = _slots_of_executor(settings)
+    most = int(settings.get(MOST, "0"))
+    if slots and most and most * slots < needed:
+        raise SessionFailed(
+            f"the job needs {needed} slots, and {MOST}={most} allows {most * slots} ({slots} in "
+            f"each executor); start the session with --conf {MOST}={-(-needed // slots)}, or lower "
+            f"the parallelism"
+        )
+
+
+def _fixed_size(settings: Mapping[str, str], needed: int) -> str:
+    """How many executors to ask for instead, where Spark starts two if nobody says how many."""
+    slots = _slots_of_executor(settings)
+    if not slots or settings.get("spark.master", "").startswith("spark:"):
+        return ""
+    return f" --conf spark.executor.instances={-(-needed // slots)} (with {slots} slots each)"
+
+
+def _slots_of_executor(settings: Mapping[str, str]) -> int:
+    """0: a standalone worker gives all its cores, however many."""
+    is_standalone = settings.get("spark.master", "").startswith("spark:")
+    cores = int(settings.get("spark.executor.cores", "0" if is_standalone else "1"))
+    return max(1, cores // int(settings.get("spark.task.cpus", "1"))) if cores else 0
+
+
+def await_executors(session: "SparkSession", needed: int, profile: object | None = None) -> Slots:
     """Wait for executors with enough slots, as long as they keep coming."""
-    found = await_slots(session, 1, CLUSTER_WAIT_S)
+    found = await_slots(session, 1, CLUSTER_WAIT_S, profile)
     while found.total < needed:
-        more = await_slots(session, needed, LAST_EXECUTOR_S)
+        more = await_slots(session, needed, LAST_EXECUTOR_S, profile)
         if more.total == found.total:
             break
         found = more
     return found
-
-
-def _is_local(session: "SparkSession") -> bool:
-    return (session.sparkContext.master or "").startswith("local")

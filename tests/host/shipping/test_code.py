@@ -158,7 +158,7 @@ def test_code_that_a_worker_cannot_load_is_explained() -> None:
     assert caught.value.module == "nowhere"
     with pytest.raises(CodeUnloadable, match="AttributeError"):
         unship(b"cos\nno_such_function\n.")
-    with pytest.raises(CodeUnloadable, match="same Python"):
+    with pytest.raises(CodeUnloadable, match="same system, Python and packages"):
         unship(b"garbage")
 
 
