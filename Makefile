@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 WORKERS ?= 3
-SEEDS ?= 300
+SEEDS ?= 200
 SEED ?=
 JOBS ?=
 RECOVERY ?=
@@ -13,15 +13,24 @@ BENCHES := exchange isolation records keyed-count windows latency startup state 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
+PIP_INSTALL := $(BIN)/python $(INSTALL) --constraint constraints.txt
 
 OLDEST := $(VENV)/oldest
+OLDEST_READY := $(OLDEST)/.ready
 OLDEST_PYSPARK := 4.0.0
-OLDEST_INSTALL := $(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check \
-	--constraint $(OLDEST)/constraints.txt
+OLDEST_INSTALL := $(OLDEST)/bin/python $(INSTALL) --constraint $(OLDEST)/constraints.txt
+
+# Tests start hundreds of Python processes, each of which would compile Headgate anew. Packages are
+# compiled as they are imported, too, hence --no-compile: most of their modules never are.
+unexport PYTHONDONTWRITEBYTECODE
+
+# PySpark comes as source with 450 MB of archives: its wheel does not compress them once more.
+export DIST_EXTRA_CONFIG := $(CURDIR)/.ci/wheels.cfg
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools test oldest run check format sim faults why kafka bench picture all clean
+.PHONY: help setup tools test oldest run check lint types contract house archive format \
+	sim faults why kafka bench picture all clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,38 +39,55 @@ setup: $(READY) ## make .venv with everything pinned (quick when nothing changed
 
 # Build without isolation, so that the build backends are pinned like everything else (PySpark
 # comes as source).
-$(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+$(READY): pyproject.toml constraints.txt | $(BIN)/pip
 	$(PIP_INSTALL) hatchling setuptools wheel
 	$(PIP_INSTALL) --no-build-isolation --editable '.[dev]'
 	touch $@
 
+$(BIN)/pip:
+	$(PYTHON) -m venv $(VENV)
+
 tools: ## install the browser and the servers that tests use (quick when they are there)
 	.ci/tools
 
-test: $(READY) tools ## run all tests but the house rules of check; SEEDS=n simulated runs (300)
+test: $(READY) tools archive ## run all tests but the house rules of check; SEEDS=n simulated runs (200)
 	$(BIN)/pytest -q -n $(WORKERS) --dist load --sim-seeds $(SEEDS) -m 'not alone' --ignore tests/test_house.py
-	$(BIN)/pytest -q -m alone
+	$(BIN)/pytest -q -m alone tests/spark/test_why.py
 
 # A venv of its own, inside the other: no second folder to ignore and to clean. PySpark 4.0 leaves
-# sockets to the garbage collector, hence the -W.
-oldest: ## run the smoke tests of Spark with the oldest PySpark that Headgate supports
+# sockets to the garbage collector, hence the -W. One session is not worth an archive of classes.
+oldest: $(OLDEST_READY) ## run the smoke tests of Spark with the oldest PySpark that Headgate supports
+	XDG_CACHE_HOME=/dev/null $(OLDEST)/bin/pytest -q -m spark_smoke -W ignore::ResourceWarning tests/spark
+
+$(OLDEST_READY): pyproject.toml constraints.txt | $(BIN)/pip
 	test -x $(OLDEST)/bin/pip || $(PYTHON) -m venv $(OLDEST)
 	grep -v '^pyspark==' constraints.txt > $(OLDEST)/constraints.txt
 	$(OLDEST_INSTALL) hatchling setuptools wheel
 	$(OLDEST_INSTALL) --no-build-isolation --editable '.[spark]' pyspark==$(OLDEST_PYSPARK) \
 		hypothesis pandas pytest pytest-timeout pytest-xdist
-	$(OLDEST)/bin/pytest -q -m spark_smoke -W ignore::ResourceWarning tests/spark
+	touch $@
 
 run: $(READY) ## run the demo
 	$(BIN)/python -m headgate demo
 
-check: $(READY) ## lint, types, import contract, house rules
+check: lint types contract house ## lint, types, import contract, house rules
+
+lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(READY)
 	$(BIN)/mypy
+
+contract: $(READY)
 	$(BIN)/lint-imports --no-cache --no-logo
+
+house: $(READY)
 	$(BIN)/pytest -q tests/test_house.py
+
+# Sessions start without it, too, but slower.
+archive: $(READY)
+	-$(BIN)/python -m headgate.spark.class_archive
 
 format: $(READY) ## put the code in shape
 	$(BIN)/ruff check --fix --exit-zero --quiet .

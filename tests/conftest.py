@@ -6,6 +6,8 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,13 +53,25 @@ settings.load_profile("ci")
 APART = {
     f"tests/{name}.py"
     for name in (
-        *("spark/test_cluster", "spark/test_dataframe_docs", "spark/test_demo"),
-        *("spark/test_endings", "spark/test_on_cluster", "spark/test_picture", "spark/test_run"),
-        "spark/test_why",
+        *("spark/test_cluster", "spark/test_demo", "spark/test_endings"),
+        *("spark/test_on_cluster", "spark/test_run", "spark/test_why"),
         *("faults/test_lost_driver", "faults/test_lost_executor"),
     )
 }
 """Tests of Spark that never use the session of this process."""
+
+FRAMES = tuple(
+    f"tests/spark/{name}"
+    for name in (
+        "dataframe/",
+        "streaming/",
+        "test_data",
+        "test_frame",
+        "test_reading",
+        "test_state",
+    )
+)
+"""Tests of Spark that share a second session, so that neither process has too much to do."""
 
 SERVED = ("delta", "http", "iceberg", "kafka", "nats", "postgres", "redis", "s3", "sql")
 """Folders of connectors whose tests share a server."""
@@ -81,9 +95,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Scheduling":
-    """One at a time to whoever is free, but all tests of Spark to one process, and those first.
+    """One at a time to whoever is free, but all tests of Spark to two processes, and those first.
 
-    Those that start a Spark of their own, in other processes, go to a second one; faults go to
+    Those that start a Spark of their own, in other processes, go to a third one; faults go to
     whichever is ready first. Tests of the page share a browser.
     """
     from xdist.scheduler import LoadScopeScheduling
@@ -99,9 +113,36 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Sche
                 return "browser"
             if module.startswith("tests/connectors/") and module.split("/")[2] in SERVED:
                 return module.split("/")[2]
+            if module.startswith("tests/spark/connect/"):
+                return "connect"
+            if module.startswith(FRAMES):
+                return "frames"
             return "spark" if module.startswith("tests/spark/") else nodeid
 
     return OneSession(config, log)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Of several processes each compiles a part of the test modules, and leaves it to the others.
+
+    They would all compile all of them, at the same time: half a minute of CPU each, after a clone.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if not worker:
+        return
+    count, root = int(os.environ["PYTEST_XDIST_WORKER_COUNT"]), session.config.rootpath
+    paths = [path for word in session.config.args for path in (root / word).rglob("test_*.py")]
+    for path in sorted(paths)[int(worker.removeprefix("gw")) :: count]:
+        name = ".".join(path.relative_to(root).with_suffix("").parts)
+        with suppress(Exception, pytest.skip.Exception):  # whoever collects it tells why
+            import_module(name)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The marker alone is for tests that `make test` can find without collecting everything."""
+    for item in items:
+        if item.get_closest_marker("alone") and not item.path.match("tests/spark/test_why.py"):
+            raise pytest.UsageError(f"the Makefile does not look for tests alone in {item.path}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

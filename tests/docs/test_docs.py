@@ -149,7 +149,7 @@ def test_make_targets_exist() -> None:
 
 def commands() -> Iterator[str]:
     for document in DOCUMENTS:
-        text = document.read_text(encoding="utf-8")
+        text = document.read_text(encoding="utf-8").replace("\\\n", " ")  # a command on some lines
         yield from re.findall(r"`(?:\.venv/bin/)?headgate( [a-z-][^`]*)`", text)
         yield from re.findall(r"`(?:\S*python3? )?-m headgate( [a-z-][^`]*)`", text)
         yield from re.findall(r"^headgate( [a-z-][^#\n]*)", text, flags=re.MULTILINE)  # in a block

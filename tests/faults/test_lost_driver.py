@@ -26,6 +26,7 @@ def test_another_driver_goes_on(fault: str, trial: Trial, tmp_path: Path) -> Non
     with Driver(trial, place, MASTER, os.environ) as first:
         first.await_checkpoints(2)
         time.sleep(chance.uniform(0, 0.4))
+        assert len(first.family()) > 3, "the driver, its JVM, its workers"
         first.process.kill()
         if chance.random() < 0.5:  # else its workers are there when the next one starts
             assert until(lambda: not first.family(), GONE_S), first.family()

@@ -1,4 +1,4 @@
-"""The check itself: it takes what is right, and names what is lost or came twice."""
+"""The check itself, which names what is lost or came twice; and which runs there are."""
 
 import json
 import sqlite3
@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.program import KEYS, NUMBERS, Place, Trial, check, expected_windows
+from tests.faults.conftest import ALONE, FAULTS, SINKS, part
+from tests.faults.program import (
+    BACKENDS,
+    KEYS,
+    MODES,
+    NUMBERS,
+    Place,
+    Trial,
+    check,
+    expected_windows,
+)
 
 FILES = Trial("aligned", "hashmap", "files", 7)
 
@@ -56,3 +66,16 @@ def test_the_rows_of_a_database_are_checked_in_the_same_way(place: Place) -> Non
         database.executemany("INSERT INTO windows VALUES (?, ?, ?, ?)", expected_windows()[1:])
     with pytest.raises(AssertionError, match="windows: 1 lost, such as"):
         check(trial, place)
+
+
+def test_the_part_that_all_tests_run_has_every_pair_but_some_of_fault_and_mode() -> None:
+    runs = {fault: part(fault, 1) for fault in FAULTS if fault not in ALONE}
+    trials = [trial for found in runs.values() for trial in found]
+    for found in runs.values():
+        assert {trial.backend for trial in found} == set(BACKENDS)
+        assert {trial.sink for trial in found} == set(SINKS)
+        assert len({trial.mode for trial in found}) == 2
+    for mode in MODES:
+        own = [trial for trial in trials if trial.mode == mode]
+        assert {trial.backend for trial in own} == set(BACKENDS)
+        assert {trial.sink for trial in own} == set(SINKS)

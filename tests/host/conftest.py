@@ -1,10 +1,8 @@
 """Exchanges that must give everything back, and the watch over threads, sockets and files."""
 
 import gc
-import os
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,28 +10,23 @@ import pytest
 
 from headgate.base.settings import ExchangeSettings, TransportKind
 from headgate.host.net.exchange import Exchange
+from tests.host.leaks import descriptors, left_open, own_threads
 from tests.host.rig import SECRET, all_home, eventually, quick
 
 MakeExchange = Callable[..., Exchange]
 
 
-def descriptors() -> dict[str, str]:
-    """Open sockets, polls and files of this process, by number."""
-    found = {}
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            found[number] = os.readlink(f"/proc/self/fd/{number}")
-        except OSError:
-            continue  # the one that listed the folder
-    return found
-
-
-def own_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("headgate-")]
-
-
 def close_spark_ports() -> None:
-    """Tests on Spark, which ran in this process before, leave the driver's ports open."""
+    """Tests on Spark, which ran in this process before, leave the driver's ports open.
+
+    They also leave DataFrames that live, and with them a thread that looks after their jobs.
+    """
+    frames = sys.modules.get("headgate.spark.dataframe.lazy_jobs")
+    if frames is not None and frames.lazy_jobs._thread is not None:
+        jobs, frames.lazy_jobs._jobs = frames.lazy_jobs._jobs, []
+        for lazy in jobs:
+            lazy.job.close()
+        eventually(lambda: frames.lazy_jobs._thread is None, "the end of lazy jobs", 30)
     driver = sys.modules.get("headgate.spark.driver_services")
     if driver is not None:
         driver.close_driver_services()
@@ -55,8 +48,7 @@ def no_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     gc.collect()
     eventually(lambda: not own_threads(), f"the end of threads {own_threads()}", 5)
-    left = {n: target for n, target in descriptors().items() if before.get(n) != target}
-    assert not left, f"descriptors are left open: {left}"
+    assert left_open(before) == []
     assert not list(folder.glob("headgate-*")), "a folder is left behind"
 
 

@@ -17,19 +17,19 @@ from headgate.base.messages import (
     CONTROL_VERSION,
     Cancel,
     ControlTimes,
-    JobAnswer,
-    JobQuestion,
     Register,
     TaskChanged,
     TaskState,
     ToTaskManager,
 )
+from headgate.base.questions import JobAnswer, JobQuestion
 from headgate.base.settings import ExchangeSettings
 from headgate.control.life_cycle import JobState
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.job_client import JobSilent, ask
 from headgate.host.driver.job_directory import JobEntry
 from headgate.host.driver.results import ResultServer, ResultWriter
+from headgate.host.driver.state_reads import StateRead
 from headgate.host.net.contact import DriverContact
 from headgate.host.net.control_client import ConnectionLost, ControlConnection, connect_and_prove
 from headgate.host.net.transport import Tls
@@ -45,6 +45,7 @@ from tests.host.control_rig import (
     workers,
 )
 from tests.host.jobs import job_of
+from tests.host.reading_kit import KEYS, ReadJob, counted_job
 from tests.host.rig import eventually
 
 PLAIN = ExchangeSettings(memory_min_bytes=8 << 20, memory_max_bytes=8 << 20)
@@ -90,6 +91,24 @@ def test_a_job_runs_with_all_its_connections_in_tls(
         assert ended(run).state is JobState.FINISHED
         for worker in started:
             worker.returned()
+
+
+def test_state_is_read_over_a_line_in_tls(server: ControlServer, secured: ExchangeSettings) -> None:
+    graph = counted_job(parallelism=1)
+    run, contact = Launcher(server).begin(graph)
+    job = ReadJob(graph, run)
+    with workers(1) as (worker,):
+        worker.serve(over_tls(contact, replace(secured, memory_min_bytes=8 << 20)), 0)
+        keys = list(range(KEYS))
+        eventually(
+            lambda: StateRead(job, "counts", "count", keys, 60).result() == [10] * KEYS, "all"
+        )
+        eventually(lambda: len(run._lines) == 1, "a line to the task manager")
+        for _ in range(20):
+            assert StateRead(job, "counts", "count", keys, 60).result() == [10] * KEYS
+        run.cancel("enough")
+        ended(run)
+        worker.returned()
 
 
 def test_long_messages_cross_both_ways_at_once(

@@ -29,8 +29,8 @@ from headgate.host.worker import task_manager
 from headgate.host.worker.stuck import SOURCE_THREADS, threads_of
 from headgate.plan.job_graph import build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamGraph, StreamNode
-from tests.host.conftest import descriptors, own_threads
 from tests.host.jobs import FailLater, double, flows, job_of, written
+from tests.host.leaks import descriptors, own_threads
 from tests.host.rig import all_home, eventually
 from tests.host.scripted import Scripted, scripted
 
