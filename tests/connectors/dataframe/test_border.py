@@ -196,6 +196,16 @@ def test_the_input_is_not_read_to_its_end_if_only_some_rows_are_wanted() -> None
         assert feeding.given == 1 and not border.is_fed
 
 
+def test_rows_may_be_left_if_only_some_are_wanted() -> None:
+    with Border(["in"], "out") as border:
+        border.limited(1, lambda rows: None)
+        with Feeding(border, 1):
+            pass
+        border.end()
+        assert border.is_fed
+        border.check()
+
+
 def test_no_token_outlives_its_border() -> None:
     with Border(["in"], "out"):
         assert ([*_inlets], [*_outlets]) == (["in"], ["out"])

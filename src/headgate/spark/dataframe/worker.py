@@ -61,8 +61,7 @@ class FrameProcess:
                 raise manager.error
             if not manager.problem:
                 feeder.join()  # ends between two batches: Spark sees that it cannot use us again
-                if border.is_fed or not border.is_limited:
-                    border.check()
+                border.check()
             elif self.outlet is not None or not border.is_fed:
                 # With input left, Spark's worker would take rows for commands: it has to end.
                 time.sleep(GRACE_S)
