@@ -549,6 +549,9 @@ class ControlTimes(msgspec.Struct, frozen=True):
     """After a cancellation, for the user's code to come back."""
     lost_ms: int = 5_000
     """The same when the driver is gone."""
+    leave_ms: int = 5_000
+    """For tasks that have told their end to leave their threads, and then for their task manager to
+    leave; at least, as a user may give a cancellation less than a busy machine takes for these."""
     metrics_ms: int = 1_000
     """Between two messages with figures."""
     marker_ms: int = 0

@@ -13,6 +13,7 @@ from headgate.base.errors import SettingsInvalid
 from headgate.base.messages import (
     CONTROL_VERSION,
     Failure,
+    Heartbeat,
     Hello,
     Refused,
     Register,
@@ -52,7 +53,9 @@ BOOM = Failure("ValueError", "boom")
 
 @pytest.fixture
 def launcher(no_leaks: None) -> Iterator[Launcher]:
-    with ControlServer(times=replace_times(TIMES, prove_ms=300, cancel_ms=200)) as server:
+    with ControlServer(
+        times=replace_times(TIMES, prove_ms=300, cancel_ms=200, leave_ms=200)
+    ) as server:
         yield Launcher(server)
 
 
@@ -288,6 +291,29 @@ def test_one_that_does_not_leave_after_the_end_is_hung_up_on(
                 message = receive_by(raw.line.socket, raw.line.reader, TO_TASK_MANAGER, deadline)
                 heard.append(type(message).__name__)
         assert [name for name in heard if name != "Heartbeat"] == ["Deploy", "Cancel", "Shutdown"]
+
+
+def test_one_has_time_to_leave_however_little_a_cancellation_has(
+    no_leaks: None, tmp_path: Path
+) -> None:
+    with ControlServer(times=replace_times(TIMES, cancel_ms=1, leave_ms=60_000)) as server:
+        run, contact = Launcher(server).begin(job_of(tmp_path, parallelism=1))
+        with raw_task_manager(contact) as raw:
+            raw.say(Register("", 0, ("127.0.0.1", 9)))
+            eventually(lambda: run.state is JobState.DEPLOYING, "registered")
+            run.cancel("enough")
+            ended(run)
+            time.sleep(0.3)
+            deadline = time.monotonic() + 20
+            heard = ""
+            while heard != "Shutdown":
+                message = receive_by(raw.line.socket, raw.line.reader, TO_TASK_MANAGER, deadline)
+                heard = type(message).__name__
+            raw.say(Heartbeat())
+            assert (
+                type(receive_by(raw.line.socket, raw.line.reader, TO_TASK_MANAGER, deadline))
+                is Heartbeat
+            ), "the line is still open"
 
 
 def test_callbacks_that_fail_harm_nobody(launcher: Launcher, tmp_path: Path) -> None:

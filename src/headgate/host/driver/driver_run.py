@@ -149,9 +149,7 @@ class DriverRun:
 
     @property
     def state(self) -> JobState:
-        """Of the run; once it is one of its ends, the outcome is known, too."""
-        with self._lock:
-            return self._machine.state
+        return self._machine.state
 
     @property
     def figures(self) -> list[TaskFigures]:
@@ -432,7 +430,8 @@ class DriverRun:
             case AttemptFailed(outcome):
                 self._note_failure(outcome)
             case RunEnded(outcome):
-                self._linger_until_ms = now_ms() + 2 * self._times.cancel_ms
+                times = self._times
+                self._linger_until_ms = now_ms() + 2 * max(times.cancel_ms, times.leave_ms)
                 self.outcome = outcome
                 self._note_failure(outcome)
                 goes_on = outcome.restart_in_ms is not None

@@ -61,9 +61,6 @@ from headgate.host.worker.worker_log import WorkerLog
 
 log = logging.getLogger(__name__)
 
-CLOSING_S: Final = 5.0
-"""Tasks that have told their end have this long at least to leave their threads, however little a
-user's function is given for a cancellation: on a busy machine that takes more than a moment."""
 _WILDCARDS: Final = ("0.0.0.0", "::")
 _DEFAULT_HOST: Final = ExchangeSettings().bind_host
 
@@ -264,7 +261,7 @@ class TaskManager:
         return Deployment(exchange, assembly, writing)
 
     def end_run(self, tasks: Deployment) -> bool:
-        ended = tasks.close(max(self._times.cancel_ms / 1000, CLOSING_S))
+        ended = tasks.close(max(self._times.cancel_ms, self._times.leave_ms) / 1000)
         if running := threads_of(SOURCE_THREADS):
             abandon("a user's source function", running, self._may_exit)
         if not ended:
