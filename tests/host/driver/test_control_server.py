@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,6 +18,7 @@ from headgate.base.messages import (
     Hello,
     Refused,
     Register,
+    Shutdown,
     TaskChanged,
     TaskManagerFailed,
     TaskState,
@@ -25,6 +27,7 @@ from headgate.base.messages import (
 )
 from headgate.control.frames import TO_TASK_MANAGER, encode
 from headgate.control.life_cycle import JobState
+from headgate.host.driver.control_peer import ControlPeer
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.net import listener
 from headgate.host.net.contact import DriverContact
@@ -314,6 +317,34 @@ def test_one_has_time_to_leave_however_little_a_cancellation_has(
                 type(receive_by(raw.line.socket, raw.line.reader, TO_TASK_MANAGER, deadline))
                 is Heartbeat
             ), "the line is still open"
+
+
+def test_whoever_sees_the_end_of_a_run_sees_its_outcome(
+    launcher: Launcher, lines: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, contact = launcher.begin(job_of(tmp_path, parallelism=1))
+    seen: list[tuple[JobState, JobState | None]] = []
+
+    def look() -> None:
+        state = run.state
+        seen.append((state, run.outcome and run.outcome.state))
+
+    observer = threading.Thread(target=look)
+    post = ControlPeer.post
+
+    def look_and_post(peer: ControlPeer, message: ToTaskManager) -> None:
+        if isinstance(message, Shutdown):  # the machine has ended, but the run has not heard of it
+            observer.start()
+            observer.join(0.2)
+        post(peer, message)
+
+    monkeypatch.setattr(ControlPeer, "post", look_and_post)
+    connect(lines, contact).register(0)
+    eventually(lambda: run.state is JobState.DEPLOYING, "registered")
+    run.fail(Failure("Py4JJavaError", "no slots"))
+    ended(run)
+    observer.join(20)
+    assert seen == [(JobState.FAILED, JobState.FAILED)]
 
 
 def test_callbacks_that_fail_harm_nobody(launcher: Launcher, tmp_path: Path) -> None:

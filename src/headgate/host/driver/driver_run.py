@@ -149,7 +149,9 @@ class DriverRun:
 
     @property
     def state(self) -> JobState:
-        return self._machine.state
+        """Of the run; once it is one of its ends, the outcome is known, too."""
+        with self._lock:
+            return self._machine.state
 
     @property
     def figures(self) -> list[TaskFigures]:
