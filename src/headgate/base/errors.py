@@ -19,7 +19,7 @@ HeadgateError
 │   ├── TableUnready, TableUnfit, RecordsLost, StreamUnfit
 │   ├── LineTooLong, LineUndecodable, LineMalformed
 │   └── DatabaseUnready, ServerUnreachable, ServerUnready, HttpRejected
-├── FrameInvalid, SchemaInvalid, RecordUnfit
+├── FrameInvalid, SchemaInvalid, RecordUnfit, BatchUnfit
 ├── StateBroken, StateUnwritable, StateUnstorable, StateUnfit, BackendMissing
 ├── CheckpointError            a stored checkpoint cannot be read or written
 │   └── CheckpointCorrupt, CheckpointMissing, CheckpointsDamaged, StateUnknown, StorageUnusable
@@ -432,6 +432,20 @@ class RecordUnfit(HeadgateError):
         self.operator = operator
         self.column = column
         self.problem = problem
+
+
+class BatchUnfit(HeadgateError):
+    """A batch of columns that an operator cannot use: what came, and what was expected."""
+
+    def __init__(self, problem: str, operator: str = "") -> None:
+        super().__init__(f"operator {operator!r}: {problem}" if operator else problem)
+        self.problem = problem
+        self.operator = operator
+        """Empty: not known yet."""
+
+    def at(self, operator: str) -> "BatchUnfit":
+        """The same, now that the operator is known."""
+        return BatchUnfit(self.problem, self.operator or operator)
 
 
 def shown(value: object, limit: int = 200) -> str:
@@ -1065,5 +1079,5 @@ def raise_user_error(error: BaseException, operator: str, doing: str = "") -> No
     if isinstance(error, HeadgateError):
         if isinstance(error, ConnectorError) and not error.operator:
             error.operator = operator
-        raise error
+        raise error.at(operator) if isinstance(error, BatchUnfit) else error
     raise UserFunctionFailed(operator, error, doing) from error

@@ -39,6 +39,8 @@ ATOMS: Final = frozenset(
 )
 _CASES: Final = frozenset({tuple, frozenset})
 """As immutable as what they hold."""
+_COLUMNS: Final = ("RecordBatch", "Table")
+"""Kinds of pyarrow that nobody can change; it is not imported here, because few programs use it."""
 
 
 def are_immutable(records: list[Record]) -> bool:
@@ -51,14 +53,18 @@ def are_immutable(records: list[Record]) -> bool:
     values = records
     while True:
         kinds = set(map(type, values))
-        rest = kinds - ATOMS
+        rest = {kind for kind in kinds - ATOMS if not _is_columnar(kind)}
         if not rest:
             return True
         if not rest <= _CASES:
             return False
-        if not kinds <= _CASES:
+        if not kinds <= _CASES:  # atoms and batches hold nothing that can be changed
             values = [value for value in values if type(value) in _CASES]
         values = list(chain.from_iterable(values))
+
+
+def _is_columnar(kind: type) -> bool:
+    return kind.__module__ == "pyarrow.lib" and kind.__name__ in _COLUMNS
 
 
 def own(value: Record) -> Record:
@@ -97,7 +103,7 @@ def _own_rare(value: Record, kind: Record) -> Record:
         twin = kind.__new__(kind)
         twin.__dict__.update(own(value.__dict__))
         return twin
-    if isinstance(value, Enum | type | FunctionType):
+    if isinstance(value, Enum | type | FunctionType) or _is_columnar(kind):
         return value
     copier = getattr(kind, "__headgate_own__", None)
     if copier is not None:

@@ -78,6 +78,18 @@ def hash_by(
     return ShipStrategy("HASH", make_router, key_of=key_of, key_type=key_type)
 
 
+def hash_columns(
+    names: tuple[str, ...], max_parallelism: int = 128, reader: str = ""
+) -> ShipStrategy:
+    """Rows of Arrow batches with equal keys in these columns to the same task, by key group."""
+    from headgate.core.columns.partitioner import (  # noqa: PLC0415 - it loads pyarrow
+        ColumnPartitioner,
+    )
+
+    make_router = partial(_same_for_all, ColumnPartitioner, names, max_parallelism, reader)
+    return ShipStrategy("HASH", make_router, key_columns=names)
+
+
 def custom(partitioner: Callable[[Key, int], int], key_of: Callable[[Record], Key]) -> ShipStrategy:
     """The user's function says which; it is given the key and the number of consumers."""
     return ShipStrategy("CUSTOM", partial(_same_for_all, CustomPartitioner, partitioner, key_of))
@@ -96,6 +108,8 @@ def resolve_strategy(graph: StreamGraph, edge: StreamEdge) -> ShipStrategy:
             f"or give both the same parallelism",
             target.name,
         )
+    if ship.key_columns:
+        return hash_columns(ship.key_columns, target.max_parallelism, target.name)
     if ship.key_of is not None:
         takes_all = target.on_error.on_error is not OnError.FAIL
         return hash_by(ship.key_of, target.max_parallelism, target.name, ship.key_type, takes_all)

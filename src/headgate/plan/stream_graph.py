@@ -54,6 +54,8 @@ class ShipStrategy:
     """Of a HASH edge: its router is made again when the consumer's key groups are known."""
     key_type: object = None
     """What was declared of its keys; None: nothing."""
+    key_columns: tuple[str, ...] = ()
+    """Of a HASH edge whose records are Arrow batches: the columns that hold the keys."""
 
 
 @dataclass(frozen=True, slots=True)

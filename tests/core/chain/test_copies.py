@@ -195,6 +195,18 @@ def test_values_of_the_library_are_known_to_be_immutable(value: Any) -> None:
     assert are_immutable([value, 1])
 
 
+def test_batches_and_tables_of_arrow_are_passed_as_they_are() -> None:
+    import pyarrow
+
+    batch, table = pyarrow.record_batch({"n": [1]}), pyarrow.table({"n": [1]})
+    assert are_immutable([batch, table, (1, (batch,))])
+    assert not are_immutable([batch, []])
+    assert own(batch) is batch
+    records = [batch, (table, 1)]
+    assert own_all(records) is records
+    assert own((batch, [1]))[0] is batch
+
+
 @pytest.mark.parametrize("value", [Box([1]), Point(1, []), {1}, bytearray(b"x"), ([],)], ids=repr)
 def test_everything_else_is_copied(value: Any) -> None:
     records = [1, value]

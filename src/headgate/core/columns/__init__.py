@@ -1,0 +1,1 @@
+"""Columns: streams whose records are Arrow batches, and what operators do with whole batches."""

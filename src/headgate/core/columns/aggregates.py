@@ -1,0 +1,243 @@
+"""Aggregates by key on columns: folded within a batch first, then merged key by key.
+
+A batch becomes one *partial* row for each key (and each slice of time), computed by pyarrow before
+the rows travel. A partial row is merged with what the operator holds for its key like any record.
+Law: merging partials in any order gives the aggregate of all rows; nulls are left out, and an
+aggregate of nothing but nulls is null. Only floating point sums may differ, in their last digits.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias, get_args
+
+import pyarrow as pa
+
+from headgate.base.elements import Record
+from headgate.base.errors import BatchUnfit
+from headgate.core.columns.batches import column_of
+from headgate.core.columns.keys import encode, key_column
+from headgate.core.columns.times import session_numbers, slice_starts, times_ms
+
+AggregateKind: TypeAlias = Literal["sum", "count", "min", "max", "mean"]
+KINDS: Final = get_args(AggregateKind)
+ROWS: Final = "count_all"
+"""What pyarrow calls the number of rows, nulls or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnAggregate:
+    """One column of the result; without a ``column`` it counts rows."""
+
+    name: str
+    kind: AggregateKind
+    column: str | None = None
+
+    @property
+    def parts(self) -> tuple[tuple[str | None, str], ...]:
+        """What has to be known of a batch."""
+        if self.kind == "mean":
+            return ((self.column, "sum"), (self.column, "count"))
+        return ((self.column, ROWS if self.column is None else self.kind),)
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """How rows are cut by event time before they are folded."""
+
+    column: str
+    slice_ms: int = 0
+    offset_ms: int = 0
+    gap_ms: int = 0
+    """Above 0: sessions instead of slices of equal length."""
+
+
+@dataclass(frozen=True)
+class PartialAggregation:
+    """From a batch to its partial rows: keys, then times if there are any, then parts."""
+
+    keys: tuple[str, ...]
+    aggregates: tuple[ColumnAggregate, ...]
+    slices: Slices | None = None
+    parts: tuple[tuple[str | None, str], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = dict.fromkeys(part for each in self.aggregates for part in each.parts)
+        object.__setattr__(self, "parts", tuple(found))
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """Names of the columns of time in a partial batch."""
+        if self.slices is None:
+            return ()
+        return ("first", "last") if self.slices.gap_ms else ("start",)
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """Of the key columns in a partial batch: whatever the user's are called."""
+        return tuple(f"key{number}" for number in range(len(self.keys)))
+
+    def partial(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """One row for each key (and slice) of the batch; raises BatchUnfit."""
+        keys = [key_column(batch, name) for name in self.keys]
+        columns = dict(zip(self.key_names, keys, strict=True))
+        values: dict[str, str] = {}
+        wanted: list[tuple[Record, str]] = []
+        for name, kind in self.parts:
+            if name is not None and name not in values:
+                values[name] = f"value{len(values)}"
+                columns[values[name]] = column_of(batch, name)
+            wanted.append(([], kind) if name is None else (values[name], kind))
+        groups = [*self.key_names, *self._add_slices(batch, keys, columns, wanted)]
+        try:
+            grouped = pa.table(columns).group_by(groups, use_threads=False).aggregate(wanted)
+        except pa.ArrowException as error:
+            raise self._refusal(batch, error) from None
+        names = [*self.key_names, *self.times, *map(str, range(len(self.parts)))]
+        found = [grouped.column(name) for name in self.key_names]
+        found += [grouped.column(_result_name(*each)) for each in wanted[len(self.parts) :]]
+        if self.times == ("start",):
+            found.append(grouped.column("start"))
+        found += [grouped.column(_result_name(*each)) for each in wanted[: len(self.parts)]]
+        arrays = [column.combine_chunks() for column in found]
+        return pa.RecordBatch.from_arrays(arrays, names=names)
+
+    def _add_slices(
+        self,
+        batch: pa.RecordBatch,
+        keys: list[pa.Array],
+        columns: dict[str, Record],
+        wanted: Record,
+    ) -> list[str]:
+        """Columns to group by besides the keys; adds what they need."""
+        slices = self.slices
+        if slices is None:
+            return []
+        times = times_ms(batch, slices.column)
+        if not slices.gap_ms:
+            columns["start"] = pa.array(slice_starts(times, slices.slice_ms, slices.offset_ms))
+            return ["start"]
+        codes, _ = encode(keys)
+        columns["session"] = pa.array(session_numbers(codes, times, slices.gap_ms))
+        columns["time"] = pa.array(times)
+        wanted += [("time", "min"), ("time", "max")]
+        return ["session"]
+
+    def _refusal(self, batch: pa.RecordBatch, error: Exception) -> BatchUnfit:
+        kinds = ", ".join(
+            f"{each.kind} of {each.column!r} ({column_of(batch, each.column).type})"
+            for each in self.aggregates
+            if each.column is not None
+        )
+        problem = str(error).partition("\n")[0]
+        return BatchUnfit(f"its aggregates cannot be computed: {kinds}; pyarrow says: {problem}")
+
+
+def _result_name(column: Record, kind: str) -> str:
+    return kind if not column else f"{column}_{kind}"
+
+
+class PartialRecords:
+    """Partial rows as records ``(key, *times, *parts)``, merged, and the rows of the result."""
+
+    def __init__(self, aggregation: PartialAggregation) -> None:
+        self._aggregation = aggregation
+        self._behind = 1 + len(aggregation.times)
+        """Where the parts begin in a record."""
+        self._merges: list[Callable[[Record, Record], Record]] = [
+            _MERGES[kind] for _, kind in aggregation.parts
+        ]
+        self._times = [_TIMES[name] for name in aggregation.times]
+
+    def records(self, batch: pa.RecordBatch) -> list[Record]:
+        """A partial batch as records."""
+        columns = [column.to_pylist() for column in batch.columns]
+        width = len(self._aggregation.keys)
+        keys = columns[0] if width == 1 else list(zip(*columns[:width], strict=True))
+        return list(zip(keys, *columns[width:], strict=True))
+
+    def key_of(self, record: Record) -> Record:
+        return record[0]
+
+    def merge(self, left: Record, right: Record) -> Record:
+        """Two records of one key as one."""
+        merges = (_first, *self._times, *self._merges)
+        return tuple([merge(a, b) for merge, a, b in zip(merges, left, right, strict=True)])
+
+    def results(self, records: Sequence[Record]) -> tuple[list[list[Record]], list[list[Record]]]:
+        """Columns of the keys, and columns of the aggregates, for the result."""
+        keys: list[list[Record]] = [[record[0] for record in records]]
+        if len(self._aggregation.keys) > 1:
+            keys = [list(column) for column in zip(*keys[0], strict=True)]
+        places = {part: self._behind + at for at, part in enumerate(self._aggregation.parts)}
+        return keys, [
+            self._result(each, [places[part] for part in each.parts], records)
+            for each in self._aggregation.aggregates
+        ]
+
+    @staticmethod
+    def _result(
+        each: ColumnAggregate, places: list[int], records: Sequence[Record]
+    ) -> list[Record]:
+        if each.kind != "mean":
+            (place,) = places
+            return [record[place] for record in records]
+        total, count = places
+        return [
+            float(record[total]) / record[count] if record[count] else None for record in records
+        ]
+
+
+def _first(left: Record, right: Record) -> Record:
+    return left
+
+
+def _add(left: Record, right: Record) -> Record:
+    if left is None or right is None:
+        return right if left is None else left
+    return left + right
+
+
+def _least(left: Record, right: Record) -> Record:
+    if left is None or right is None:
+        return right if left is None else left
+    return right if right < left else left
+
+
+def _greatest(left: Record, right: Record) -> Record:
+    if left is None or right is None:
+        return right if left is None else left
+    return right if right > left else left
+
+
+_TIMES: Final[dict[str, Callable[[Record, Record], Record]]] = {
+    "start": _first,
+    "first": min,
+    "last": max,
+}
+_MERGES: Final = {
+    "sum": _add,
+    "count": _add,
+    ROWS: _add,
+    "min": _least,
+    "max": _greatest,
+}
+
+
+def result_type(each: ColumnAggregate, schema: pa.Schema | None) -> pa.DataType | None:
+    """Of an aggregate's column, given the schema of the rows; None: not known."""
+    if each.kind == "count":
+        return pa.int64()
+    if each.kind == "mean":
+        return pa.float64()
+    if schema is None or each.column is None:
+        return None
+    kind = schema.field(each.column).type
+    if each.kind != "sum":
+        return kind
+    if pa.types.is_decimal(kind):
+        return kind
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if pa.types.is_unsigned_integer(kind) or pa.types.is_boolean(kind):
+        return pa.uint64()
+    return pa.int64() if pa.types.is_integer(kind) else None

@@ -1,0 +1,149 @@
+"""Arrow batches as records: how they travel, and whether they have the columns that are wanted.
+
+A batch is one large record, so that all that holds for records holds for it: order, barriers,
+credits, side outputs. Law: a batch that was read shares no memory with the bytes that it was read
+from. Whatever does not fit is refused with the column, what came and what was expected.
+"""
+
+import pickle
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from headgate.base.elements import Record
+from headgate.base.errors import BatchUnfit
+
+PLAIN, TIMED, PICKLED = b"batches\x00", b"batches\x01", b"batches\x02"
+"""What a body begins with: 8 bytes, so that the columns behind it are aligned."""
+
+
+class BatchSerializer:
+    """Writes the batches of a bundle as an Arrow stream; other records are pickled."""
+
+    def dumps(self, records: Sequence[Record]) -> memoryview | bytes:
+        """A bundle's batches, or (as a tuple) its batches and timestamps."""
+        batches: Sequence[Record] = records[0] if type(records) is tuple else records
+        if not batches or not all(_is_like(batches[0], batch) for batch in batches):
+            return PICKLED + pickle.dumps(records, 5)
+        sink = pa.BufferOutputStream()
+        sink.write(PLAIN if batches is records else TIMED)
+        with pa.ipc.new_stream(sink, batches[0].schema) as stream:
+            for batch in batches:
+                stream.write_batch(batch)
+        if batches is not records:
+            sink.write(pickle.dumps(records[1], 5))
+        return memoryview(sink.getvalue())
+
+    def loads(self, data: memoryview) -> Record:
+        how = bytes(data[: len(PLAIN)])
+        if how == PICKLED:
+            return pickle.loads(data[len(PLAIN) :])
+        if how not in (PLAIN, TIMED):
+            raise ValueError(f"a body begins with {how!r}")
+        source = pa.BufferReader(bytes(data))
+        source.seek(len(PLAIN))
+        with pa.ipc.open_stream(source) as stream:
+            batches = list(stream)
+        return batches if how == PLAIN else (batches, pickle.loads(source.read()))
+
+    def __reduce__(self) -> tuple[type["BatchSerializer"], tuple[()]]:
+        return BatchSerializer, ()
+
+
+def _is_like(first: Record, batch: Record) -> bool:
+    return isinstance(batch, pa.RecordBatch) and batch.schema == first.schema
+
+
+class SchemaCheck:
+    """Whether the batches of a stream have one schema: the declared one, or that of the first.
+
+    Names and their order must be equal; types that differ are cast where nothing is lost.
+    """
+
+    def __init__(self, schema: pa.Schema | None) -> None:
+        self._schema = schema
+        self._is_declared = schema is not None
+
+    def fit(self, batch: pa.RecordBatch, who: str) -> pa.RecordBatch:
+        """The batch with the types of the schema; raises BatchUnfit. ``who`` has made it."""
+        schema = self._schema
+        if schema is None:
+            self._schema = batch.schema
+            return batch
+        if batch.schema is schema or batch.schema.equals(schema):
+            return batch
+        if batch.schema.names != schema.names:
+            advice = "name them in schema=…" if self._is_declared else "all batches need the same"
+            raise BatchUnfit(
+                f"{who} a batch with the columns {_listed(batch.schema)}, and "
+                f"{_listed(schema)} were expected; {advice}"
+            )
+        columns = [
+            _cast(column, field, who) for column, field in zip(batch.columns, schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, field: pa.Field, who: str) -> pa.Array:
+    if column.null_count and not field.nullable:
+        raise BatchUnfit(f"{who} nulls in column {field.name!r}, which the schema calls not null")
+    if column.type == field.type:
+        return column
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowException, ValueError) as error:
+        problem = str(error).partition("\n")[0]
+        raise BatchUnfit(
+            f"{who} column {field.name!r} of type {column.type}, and {field.type} was expected "
+            f"({problem}); cast it, or declare its type in schema=…"
+        ) from None
+
+
+def column_of(batch: Record, name: str) -> pa.Array:
+    """A column by name; raises BatchUnfit."""
+    if not isinstance(batch, pa.RecordBatch):
+        raise BatchUnfit(
+            f"a {type(batch).__name__} came, and an Arrow batch was expected; make batches with "
+            f"to_arrow(schema) first"
+        )
+    places = batch.schema.get_all_field_indices(name)
+    if len(places) != 1:
+        problem = "is there more than once" if places else "is not there"
+        raise BatchUnfit(
+            f"column {name!r} {problem} in a batch with the columns {_listed(batch.schema)}"
+        )
+    return batch.column(places[0])
+
+
+def check_names(schema: pa.Schema | None, names: Sequence[str]) -> str:
+    """Why these columns cannot be taken; nothing: they can, or the schema is not known."""
+    if schema is None:
+        return ""
+    for name in names:
+        if schema.get_field_index(name) < 0:
+            return f"there is no column {name!r}; there are {_listed(schema)}"
+    return ""
+
+
+def _listed(schema: pa.Schema) -> str:
+    shown = [f"{field.name} {field.type}" for field in schema][:MOST_SHOWN]
+    more = len(schema) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "") if shown else "nothing"
+
+
+MOST_SHOWN: Final = 12
+
+
+def as_batches(made: Record) -> list[pa.RecordBatch] | None:
+    """What a function has made, as batches; None: it is no table."""
+    if isinstance(made, pa.RecordBatch):
+        return [made]
+    if isinstance(made, pa.Table):
+        return list(made.combine_chunks().to_batches())
+    kind = type(made)
+    if kind.__module__.partition(".")[0] == "pandas" and kind.__name__ == "DataFrame":
+        return [pa.RecordBatch.from_pandas(made, preserve_index=False)]
+    if kind.__module__.partition(".")[0] == "polars" and kind.__name__ == "DataFrame":
+        return list(made.to_arrow().combine_chunks().to_batches())
+    return None

@@ -1,0 +1,295 @@
+"""Operators between the two worlds: batches to records, records to batches, partials by key.
+
+Law: each keeps the order of its input. Records that wait for others to fill a batch leave before
+any watermark, barrier or end, and at the latest after the buffer timeout.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from headgate.base.elements import Bundle, LatencyMarker, Record, StreamStatus, Watermark
+from headgate.base.errors import BatchUnfit
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.operator import Operator, Output
+from headgate.core.chain.snapshots import OperatorSnapshot
+from headgate.core.columns.aggregates import PartialAggregation, PartialRecords
+from headgate.core.columns.batches import column_of
+from headgate.core.columns.times import times_ms
+from headgate.core.state.reading import StateReader
+from headgate.functions.context import SnapshotMoment
+
+PIECE_ROWS: Final = 1024
+"""Rows that become records at a time."""
+
+
+class RecordsOperator(Operator):
+    """Makes records of the rows of batches; with the times of a column if there is one."""
+
+    def __init__(
+        self, make: Callable[[Sequence[str]], Record], time_column: str | None = None
+    ) -> None:
+        """``make`` gives, for the names of columns, what has ``rows(batch)``."""
+        self._make = make
+        self._time_column = time_column
+        self._names: list[str] | None = None
+        self._maker: Record = None
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        for place, batch in enumerate(bundle.records):
+            self._check(batch)
+            time_ms = None if bundle.timestamps is None else bundle.timestamps[place]
+            for start in range(0, batch.num_rows, PIECE_ROWS):
+                part = batch.slice(start, PIECE_ROWS)
+                stamps: list[int | None] | None = None
+                if self._time_column is not None:
+                    stamps = times_ms(part, self._time_column).tolist()
+                elif time_ms is not None:
+                    stamps = [time_ms] * part.num_rows
+                self.output.collect(Bundle(self._maker.rows(part), stamps))
+
+    def _check(self, batch: Record) -> None:
+        if not isinstance(batch, pa.RecordBatch):
+            column_of(batch, "")  # raises
+        names = batch.schema.names
+        if names != self._names:
+            self._names, self._maker = list(names), self._make(names)
+
+
+class BatchesOperator(Operator):
+    """Collects records into batches of so many rows; ``make`` gives a batch for a list of them."""
+
+    def __init__(
+        self,
+        make: Callable[[str], Callable[[list[Record]], pa.RecordBatch]],
+        rows: int,
+        timeout_ms: int,
+    ) -> None:
+        """``make`` is given the name of the operator, for errors."""
+        self._make = make
+        self._rows = rows
+        self._timeout_ms = timeout_ms
+        self._records: list[Record] = []
+        self._latest: int | None = None
+        self._is_timed = self._over = False
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._batch = self._make(context.operator)
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        if not self._records and self._timeout_ms > 0 and not self._is_timed:
+            self._is_timed = True
+            self.context.later(self._timeout_ms, self._tick)
+        self._records.extend(bundle.records)
+        times = [time_ms for time_ms in bundle.timestamps or () if time_ms is not None]
+        if times:
+            self._latest = max(times) if self._latest is None else max(self._latest, *times)
+        while len(self._records) >= self._rows:
+            self._send(self._rows)
+        if not self._timeout_ms:
+            self._flush()
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        self._flush()
+        super().watermark_advanced(watermark)
+
+    def status_changed(self, status: StreamStatus) -> None:
+        self._flush()
+        super().status_changed(status)
+
+    def before_barrier(self, moment: SnapshotMoment) -> None:
+        self._flush()
+
+    def finish(self) -> None:
+        self._flush()
+
+    def close(self) -> None:
+        self._over = True
+        self._records.clear()
+
+    def _tick(self) -> None:
+        self._is_timed = False
+        if not self._over:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._records:
+            self._send(len(self._records))
+
+    def _send(self, count: int) -> None:
+        batch = self._batch(self._records[:count])
+        del self._records[:count]
+        times: list[int | None] | None = None if self._latest is None else [self._latest]
+        self.output.collect(Bundle([batch], times))
+
+
+class PartialsOperator(Operator):
+    """Folds each batch to its partial rows, before they travel."""
+
+    def __init__(self, aggregation: PartialAggregation) -> None:
+        self._aggregation = aggregation
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        partial = self._aggregation.partial
+        batches = [partial(batch) for batch in bundle.records if _has_rows(batch)]
+        if batches:
+            self.output.collect(Bundle(batches))
+
+
+def _has_rows(batch: Record) -> bool:
+    return not isinstance(batch, pa.RecordBatch) or bool(batch.num_rows)
+
+
+class MergedPartialsOperator(Operator):
+    """Around an operator of records that merges partials by key: batches in, batches out.
+
+    All that is not about records goes to the operator within: state, timers, barriers, ends.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Operator],
+        records: PartialRecords,
+        results: "ResultBatches",
+        is_timed: bool,
+    ) -> None:
+        """``is_timed``: a partial record has the time of its slice, which comes behind its key."""
+        self._inner = make()
+        self._records = records
+        self._results = results
+        self._is_timed = is_timed
+
+    def set_up(self, output: Output) -> None:
+        super().set_up(output)
+        self._inner.reuses_objects = True  # partial records are tuples that nobody changes
+        self._inner.failures = self.failures
+        self._inner.set_up(BatchedOutput(output, self._results))
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._inner.open(replace(context, record_type=None))
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        for batch in bundle.records:
+            records = self._records.records(batch)
+            times = [record[1] for record in records] if self._is_timed else None
+            self._inner.process(Bundle(records, times), 0)
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        self._inner.watermark_advanced(watermark)
+
+    def status_changed(self, status: StreamStatus) -> None:
+        self._inner.status_changed(status)
+
+    def marker_received(self, marker: LatencyMarker) -> None:
+        self._inner.marker_received(marker)
+
+    def end_input(self, number: int) -> None:
+        self._inner.end_input(number)
+
+    def finish(self) -> None:
+        self._inner.finish()
+
+    def before_barrier(self, moment: SnapshotMoment) -> None:
+        self._inner.before_barrier(moment)
+
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
+        return self._inner.snapshot(moment)
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        self._inner.checkpoint_completed(checkpoint)
+
+    def checkpoint_aborted(self, checkpoint: int) -> None:
+        self._inner.checkpoint_aborted(checkpoint)
+
+    def state_bytes(self) -> int | None:
+        return self._inner.state_bytes()
+
+    def state_reader(self) -> StateReader | None:
+        return self._inner.state_reader()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class ResultBatches:
+    """From merged partial records to a batch of the result; see ``PartialRecords``.
+
+    Windows add their bounds: ``size_ms`` before the record's time, or for sessions its own times.
+    """
+
+    def __init__(
+        self,
+        records: PartialRecords,
+        names: Sequence[str],
+        types: Sequence[pa.DataType | None],
+        size_ms: int = 0,
+        gap_ms: int = 0,
+    ) -> None:
+        """``names`` and ``types`` of the columns; a type that is None is that of the values."""
+        self._records = records
+        self._names = list(names)
+        self._types = list(types)
+        self._size_ms = size_ms
+        self._gap_ms = gap_ms
+
+    def batch(self, records: list[Record], times: list[int | None] | None) -> pa.RecordBatch:
+        """Raises BatchUnfit."""
+        keys, aggregates = self._records.results(records)
+        columns = [*keys, *self._bounds(records, times), *aggregates]
+        arrays = [
+            self._array(name, values, kind)
+            for name, values, kind in zip(self._names, columns, self._types, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=self._names)
+
+    def _bounds(self, records: list[Record], times: list[int | None] | None) -> list[list[int]]:
+        if self._gap_ms:
+            starts, ends = [record[1] for record in records], [record[2] for record in records]
+            return [[at * 1000 for at in starts], [(at + self._gap_ms) * 1000 for at in ends]]
+        if self._size_ms:
+            ends = [(time_ms or 0) + 1 for time_ms in times or ()]
+            return [[(at - self._size_ms) * 1000 for at in ends], [at * 1000 for at in ends]]
+        return []
+
+    @staticmethod
+    def _array(name: str, values: list[Record], kind: pa.DataType | None) -> pa.Array:
+        try:
+            return pa.array(values, type=kind)
+        except (pa.ArrowException, OverflowError, TypeError) as error:
+            problem = str(error).partition("\n")[0]
+            raise BatchUnfit(
+                f"the values of column {name!r} do not fit {kind or 'one type'} ({problem}); cast "
+                f"the column that is aggregated to a wider type first"
+            ) from None
+
+
+class BatchedOutput:
+    """What the operator within writes to: its records become batches of the result."""
+
+    def __init__(self, output: Output, results: ResultBatches) -> None:
+        self._output = output
+        self._results = results
+        self.collect_side = output.collect_side
+        self.emit_watermark = output.emit_watermark
+        self.emit_status = output.emit_status
+        self.emit_marker = output.emit_marker
+
+    @property
+    def watermark_ms(self) -> int:
+        return self._output.watermark_ms
+
+    @watermark_ms.setter
+    def watermark_ms(self, watermark_ms: int) -> None:
+        self._output.watermark_ms = watermark_ms
+
+    def collect(self, bundle: Bundle) -> None:
+        if not bundle.records:
+            return
+        batch = self._results.batch(bundle.records, bundle.timestamps)
+        known = [time_ms for time_ms in bundle.timestamps or () if time_ms is not None]
+        times: list[int | None] | None = [max(known)] if known else None
+        self._output.collect(Bundle([batch], times))

@@ -1,0 +1,187 @@
+"""Operators between batches and records: order, times, and what waits for a full batch."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headgate.base.elements import Bundle, StreamStatus, Watermark
+from headgate.base.errors import BatchUnfit
+from headgate.connectors.arrow.columns import BatchMaker
+from headgate.connectors.arrow.rows import RowMaker
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.operator import Operator
+from headgate.core.columns.aggregates import ColumnAggregate, PartialAggregation, PartialRecords
+from headgate.core.columns.operators import (
+    PIECE_ROWS,
+    BatchesOperator,
+    MergedPartialsOperator,
+    PartialsOperator,
+    RecordsOperator,
+    ResultBatches,
+)
+from headgate.core.operators.reduce import ReduceOperator
+from headgate.functions.context import SnapshotMoment, TaskInfo
+from tests.core.columns.kit import KeptOutput
+
+SCHEMA = pa.schema([("n", pa.int64())])
+WATERMARK = Watermark(7)
+
+
+def opened(operator: Operator, later: Any = None) -> tuple[Any, KeptOutput]:
+    output = KeptOutput()
+    operator.set_up(output)
+    context = OperatorContext("test", TaskInfo("job", "test", 0, 1), lambda: 0)
+    operator.open(context if later is None else replace(context, later=later))
+    return operator, output
+
+
+def test_rows_become_records_in_pieces_with_the_times_of_a_column() -> None:
+    operator, output = opened(RecordsOperator(RowMaker, "n"))
+    rows = PIECE_ROWS + 10
+    operator.process(Bundle([pa.record_batch({"n": range(rows)})]), 0)
+    assert [row.n for row in output.log] == list(range(rows))
+    assert [len(bundle.records) for bundle in output.bundles] == [PIECE_ROWS, 10]
+    assert output.bundles[1].timestamps == list(range(PIECE_ROWS, rows))
+
+
+def test_without_a_column_of_time_records_have_the_time_of_their_batch() -> None:
+    operator, output = opened(RecordsOperator(RowMaker))
+    batch = pa.record_batch({"n": [1, 2]})
+    operator.process(Bundle([batch, pa.record_batch({"m": ["x"]})], [5, None]), 0)
+    operator.process(Bundle([batch]), 0)
+    assert [bundle.timestamps for bundle in output.bundles] == [[5, 5], None, None]
+    assert output.bundles[1].records[0].m == "x", "another schema has other names"
+    with pytest.raises(BatchUnfit, match="a int came, and an Arrow batch was expected"):
+        operator.process(Bundle([3]), 0)
+
+
+class Later:
+    """The clock of a test."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[float, Callable[[], None]]] = []
+
+    def __call__(self, wait_ms: float, call: Callable[[], None]) -> None:
+        self.calls.append((wait_ms, call))
+
+
+def batching(rows: int = 3, timeout_ms: int = 100) -> tuple[Any, KeptOutput, Later]:
+    later = Later()
+    operator, output = opened(BatchesOperator(BatchMaker(SCHEMA), rows, timeout_ms), later)
+    return operator, output, later
+
+
+def sizes(output: KeptOutput) -> list[Any]:
+    return [each.num_rows if isinstance(each, pa.RecordBatch) else each for each in output.log]
+
+
+def test_batches_leave_when_they_are_full() -> None:
+    operator, output, _ = batching()
+    operator.process(Bundle([1, 2]), 0)
+    assert output.log == []
+    operator.process(Bundle([3, 4, 5, 6, 7], [1, 9, 2, None, 3]), 0)
+    assert sizes(output) == [3, 3]
+    assert [bundle.timestamps for bundle in output.bundles] == [[9], [9]]
+    operator.finish()
+    assert [row["n"] for each in output.log for row in each.to_pylist()] == list(range(1, 8))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        lambda operator: operator.watermark_advanced(WATERMARK),
+        lambda operator: operator.status_changed(StreamStatus(False)),
+        lambda operator: operator.before_barrier(SnapshotMoment(1, 1)),
+        lambda operator: operator.finish(),
+    ],
+)
+def test_records_that_wait_leave_before_anything_else(event: Any) -> None:
+    operator, output, _ = batching()
+    operator.process(Bundle([1, 2]), 0)
+    event(operator)
+    assert sizes(output)[0] == 2
+
+
+def test_records_wait_no_longer_than_the_buffer_timeout() -> None:
+    operator, output, later = batching()
+    operator.process(Bundle([1]), 0)
+    operator.process(Bundle([2]), 0)
+    ((wait_ms, tick),) = later.calls
+    assert wait_ms == 100
+    tick()
+    assert sizes(output) == [2]
+    operator.process(Bundle([3]), 0)
+    assert len(later.calls) == 2
+    operator.close()
+    later.calls[1][1]()
+    assert sizes(output) == [2], "nothing is sent after the end"
+
+
+def test_without_a_timeout_each_bundle_leaves_at_once() -> None:
+    operator, output, later = batching(timeout_ms=0)
+    operator.process(Bundle([1]), 0)
+    assert sizes(output) == [1]
+    assert later.calls == []
+
+
+AGGREGATION = PartialAggregation(("k",), (ColumnAggregate("total", "sum", "n"),))
+
+
+def merging(batch: bool, types: list[Any]) -> tuple[Any, KeptOutput]:
+    records = PartialRecords(AGGREGATION)
+    results = ResultBatches(records, ["k", "total"], types)
+
+    def make() -> Operator:
+        return ReduceOperator(records.merge, records.key_of, batch)
+
+    return opened(MergedPartialsOperator(make, records, results, False))
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_partials_are_merged_by_key_into_batches(batch: bool) -> None:
+    folding, partials = opened(PartialsOperator(AGGREGATION))
+    folding.process(Bundle([pa.record_batch({"k": ["a", "b", "a"], "n": [1, 2, 3]})]), 0)
+    folding.process(Bundle([pa.record_batch({"k": pa.array([], pa.string()), "n": []})]), 0)
+    folding.process(Bundle([pa.record_batch({"k": ["a"], "n": [10]})]), 0)
+    assert len(partials.bundles) == 2, "an empty batch has no partials"
+    operator, output = merging(batch, [pa.string(), pa.int64()])
+    for bundle in partials.bundles:
+        operator.process(bundle, 0)
+    operator.end_input(0)
+    operator.finish()
+    found = [tuple(row.values()) for each in output.log for row in each.to_pylist()]
+    if batch:
+        assert sorted(found) == [("a", 14), ("b", 2)]
+    else:
+        assert sorted(found) == [("a", 4), ("a", 14), ("b", 2)]
+
+
+def test_state_is_that_of_the_operator_within() -> None:
+    operator, _ = merging(False, [None, None])
+    operator.process(Bundle([pa.record_batch({"key0": ["a"], "0": [4]})]), 0)
+    moment = SnapshotMoment(1, 1)
+    operator.before_barrier(moment)
+    snapshot = operator.snapshot(moment)
+    assert snapshot.keyed is not None
+    operator.checkpoint_completed(1)
+    operator.checkpoint_aborted(2)
+    assert operator.state_reader() is not None
+    operator.state_bytes()
+    operator.close()
+
+
+def test_watermarks_and_markers_pass_through_the_operator_within() -> None:
+    operator, output = merging(False, [None, None])
+    operator.watermark_advanced(WATERMARK)
+    operator.status_changed(StreamStatus(False))
+    assert output.log == [WATERMARK, StreamStatus(False)]
+
+
+def test_sums_that_do_not_fit_their_column_are_refused() -> None:
+    operator, _ = merging(False, [pa.string(), pa.int64()])
+    operator.process(Bundle([pa.record_batch({"key0": ["a"], "0": [2**62]})]), 0)
+    with pytest.raises(BatchUnfit, match="values of column 'total' do not fit int64.*wider type"):
+        operator.process(Bundle([pa.record_batch({"key0": ["a"], "0": [2**62]})]), 0)
