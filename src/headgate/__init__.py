@@ -11,6 +11,7 @@ from headgate.api.runtime import Runtime, set_runtime
 
 if TYPE_CHECKING:
     from headgate.api.async_data_stream import AsyncDataStream
+    from headgate.api.columns import ColumnStream, col
     from headgate.api.datastream import DataStream
     from headgate.api.environment import StreamExecutionEnvironment
     from headgate.api.keyed import KeyedStream
@@ -73,6 +74,7 @@ __all__ = [
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
+    "ColumnStream",
     "Configuration",
     "DataStream",
     "DeadLetter",
@@ -115,6 +117,7 @@ __all__ = [
     "WatermarkStrategy",
     "WindowFunction",
     "__version__",
+    "col",
     "transform",
 ]
 
@@ -125,6 +128,7 @@ _FACADES = (
     "headgate.common",
     "headgate.base.errors",
     "headgate.api.transform",
+    "headgate.api.columns",  # last: it loads pyarrow
 )
 
 

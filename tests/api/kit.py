@@ -4,8 +4,9 @@ The operators are the real ones; there is no chain, no channel and no copying. S
 Records keep their timestamps; the only watermark is the last one, at the end of the input.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from headgate.api.job import JobExecutionResult, JobStatus, Promise, RunningJob
 from headgate.api.program import Program
@@ -19,6 +20,10 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.base.errors import HeadgateError
+from headgate.connectors.arrow.columns import BatchMaker
+from headgate.connectors.arrow.rows import RowMaker
+from headgate.connectors.arrow.table_source import arrow_source
+from headgate.connectors.arrow.types import arrow_schema
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator, PollResult
 from headgate.core.chain.outputs import typed
@@ -63,8 +68,20 @@ class OneTaskRuntime:
         assert role == "sink" and isinstance(sink, ListSink)
         return ListResults(self, iter(sink.records))
 
-    def dataframe_sink(self, schema: object) -> "ListSink":
+    def dataframe_sink(self, schema: object, as_batches: bool = False) -> "ListSink":
         return ListSink()
+
+    def arrow_source(self, table: object) -> Source:
+        return arrow_source(table)
+
+    def arrow_schema(self, schema: object, caller: str) -> Any:
+        return arrow_schema(schema, f"{caller}()")
+
+    def row_maker(self) -> Callable[[Sequence[str]], Any]:
+        return RowMaker
+
+    def batch_maker(self, schema: Any) -> Callable[[str], Callable[[list[object]], Any]]:
+        return BatchMaker(schema)
 
     def to_dataframe(self, program: Program, node: int, schema: object) -> object:
         return (program, node, schema)

@@ -85,6 +85,7 @@ class BroadcastStream:
 
 if TYPE_CHECKING:
     from headgate.api.cached import CachedDataStream
+    from headgate.api.columns import ColumnStream
     from headgate.api.connected import BroadcastConnectedStream, ConnectedStreams
     from headgate.api.environment import StreamExecutionEnvironment
     from headgate.api.joined import CoGroupedStreams, JoinedStreams
@@ -449,7 +450,12 @@ class DataStream(OperatorSettings):
         action on it, or on what is derived from it, raises JobFailed if the program fails; one that
         wants a few rows, such as ``show`` or ``limit(5)``, ends it when these are there.
         """
-        sink = runtime().dataframe_sink(schema)
+        return self._to_dataframe(schema, job_name)
+
+    def _to_dataframe(
+        self, schema: object, job_name: str | None, as_batches: bool = False
+    ) -> object:
+        sink = runtime().dataframe_sink(schema, as_batches)
         transformation = self._draft.new_transformation(
             "DataFrame",
             NodeKind.SINK,
@@ -464,6 +470,21 @@ class DataStream(OperatorSettings):
         frame = runtime().to_dataframe(program, transformation.id, schema)
         unexecuted.has_executed = True
         return frame
+
+    def columns(self, schema: object = None) -> "ColumnStream":
+        """For records that are Arrow batches: operators on whole columns, checked by a schema."""
+        from headgate.api.columns import columns_of
+
+        return columns_of(self, schema)
+
+    def to_arrow(self, schema: object, rows: int = 10_000) -> "ColumnStream":
+        """Collect records, as ``to_dataframe`` takes them, into Arrow batches of so many rows.
+
+        They leave earlier before watermarks and checkpoints, and after the buffer timeout.
+        """
+        from headgate.api.columns import batched
+
+        return batched(self, schema, rows)
 
     def to_streaming_dataframe(self, schema: object, name: str = "dataframe") -> object:
         """The records as a streaming DataFrame of Spark, exactly once; for schemas see above.

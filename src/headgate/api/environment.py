@@ -7,12 +7,13 @@ the environment had when the operator was written, else what Spark has to offer,
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headgate.api.checks import check_names, check_object, check_text, check_type
 from headgate.api.collection import collection_source
 from headgate.api.datastream import DataStream
 from headgate.api.draft import Draft, Factory, JobFile, Origin, TranslationContext, unexecuted
+from headgate.api.frame_stream import FrameStream
 from headgate.api.job import JobClient, JobExecutionResult, RunningJob
 from headgate.api.operator_settings import SlotSharingGroup, check_timeout
 from headgate.api.program import build_graph, build_program, plan_picture
@@ -37,6 +38,9 @@ from headgate.functions.source import Source
 from headgate.functions.watermarks import WatermarkStrategy, check_strategy
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamGraph, execution_plan_json
+
+if TYPE_CHECKING:
+    from headgate.api.columns import ColumnStream
 
 CHANGELOG = "state.changelog.enabled"
 EXECUTABLE = "python.executable"
@@ -372,7 +376,7 @@ class StreamExecutionEnvironment:
         *,
         order_by: str | Sequence[str] = (),
         partition_by: str | Sequence[str] = (),
-    ) -> DataStream:
+    ) -> FrameStream:
         """The rows of a Spark DataFrame, as ``Row`` with its names, in any order.
 
         With ``order_by`` (names of columns) they come in ascending order, the same each time: to
@@ -383,10 +387,24 @@ class StreamExecutionEnvironment:
         ::
 
             env.from_dataframe(trips, order_by="start", partition_by="car").key_by(lambda r: r.car)
+
+        It stays columnar, batches of Arrow, if only columns are asked for: ``key_by("car")``.
         """
         order, parts = check_names(order_by, "order_by"), check_names(partition_by, "partition_by")
         source = runtime().dataframe_source(df, order, parts)
-        return self._from(source, check_text(name, "from_dataframe"), None, source)
+        stream = self._from(source, check_text(name, "from_dataframe"), None, source)
+        return FrameStream(stream, source)
+
+    def from_arrow(self, table: object, name: str = "Arrow") -> "ColumnStream":
+        """The batches of a Table or RecordBatch of pyarrow, or of a list of batches.
+
+        ::
+
+            env.from_arrow(table).key_by("user").sum("amount").print()
+        """
+        source: Any = runtime().arrow_source(table)
+        stream = self._from(source, check_text(name, "from_arrow"), None, source)
+        return stream.columns(source.table.schema)
 
     def from_streaming_dataframe(
         self,

@@ -5,7 +5,7 @@ used, so that ``import headgate`` stays quick and programs can be written where 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from headgate.api.job import RunningJob
@@ -47,8 +47,8 @@ class Runtime(Protocol):
     def collect(self, program: "Program", node: int) -> Results:
         """Start it and bring what comes to the sink."""
 
-    def dataframe_sink(self, schema: object) -> "Sink":
-        """A sink for ``to_dataframe``."""
+    def dataframe_sink(self, schema: object, as_batches: bool = False) -> "Sink":
+        """A sink for ``to_dataframe``, of records or of Arrow batches."""
 
     def to_dataframe(self, program: "Program", node: int, schema: object) -> object:
         """A lazy DataFrame of what would come to the sink; each action on it runs the program."""
@@ -57,6 +57,18 @@ class Runtime(Protocol):
         self, dataframe: object, order_by: Sequence[str], partition_by: Sequence[str]
     ) -> "Source":
         """The rows of a DataFrame, in an order if one is given."""
+
+    def arrow_source(self, table: object) -> "Source":
+        """The batches of a table of pyarrow; has its ``schema``."""
+
+    def arrow_schema(self, schema: object, caller: str) -> Any:
+        """A schema of pyarrow, of Headgate's types, or in Spark's words, as pyarrow has it."""
+
+    def row_maker(self) -> Callable[[Sequence[str]], Any]:
+        """Given the names of columns: what makes rows of Arrow batches by ``rows``."""
+
+    def batch_maker(self, schema: Any) -> "Callable[[str], Callable[[list[object]], Any]]":
+        """Given the name of an operator: what makes an Arrow batch of records."""
 
     def streaming_source(self, dataframe: object, name: str) -> "Source":
         """The rows of a streaming DataFrame, whose query runs with the job."""

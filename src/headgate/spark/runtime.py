@@ -5,8 +5,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from headgate.api.draft import unexecuted
 from headgate.api.job import RunningJob
@@ -74,10 +74,10 @@ class SparkRuntime:
         results.started(launch(program))
         return results
 
-    def dataframe_sink(self, schema: object) -> Sink:
+    def dataframe_sink(self, schema: object, as_batches: bool = False) -> Sink:
         from headgate.connectors.dataframe.sink import DataFrameSink
 
-        return DataFrameSink(schema)
+        return DataFrameSink(schema, as_batches)
 
     def to_dataframe(self, program: Program, node: int, schema: object) -> object:
         from headgate.spark.dataframe.conversion import to_dataframe
@@ -90,6 +90,29 @@ class SparkRuntime:
         from headgate.spark.dataframe.conversion import dataframe_source
 
         return dataframe_source(dataframe, order_by, partition_by)
+
+    def arrow_source(self, table: object) -> Source:
+        from headgate.connectors.arrow.table_source import arrow_source
+
+        return arrow_source(table)
+
+    def arrow_schema(self, schema: object, caller: str) -> Any:
+        from headgate.connectors.arrow.types import arrow_schema
+        from headgate.spark.dataframe.schema import arrow_schema_of
+
+        if isinstance(schema, str) or type(schema).__module__.startswith("pyspark."):
+            return arrow_schema_of(schema, caller)
+        return arrow_schema(schema, f"{caller}()")
+
+    def row_maker(self) -> Callable[[Sequence[str]], Any]:
+        from headgate.connectors.arrow.rows import RowMaker
+
+        return RowMaker
+
+    def batch_maker(self, schema: Any) -> Callable[[str], Callable[[list[object]], Any]]:
+        from headgate.connectors.arrow.columns import BatchMaker
+
+        return BatchMaker(schema)
 
     def streaming_source(self, dataframe: object, name: str) -> Source:
         from headgate.spark.streaming.frames import streaming_source

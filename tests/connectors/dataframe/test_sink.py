@@ -1,9 +1,11 @@
-"""The sink of a DataFrame: batches of a good size, everything out with the flush."""
+"""Sink and source of DataFrames: batches of a good size, everything out with the flush."""
 
 import pickle
 
 import pyarrow as pa
+import pytest
 
+from headgate.base.errors import BatchUnfit, StateBroken
 from headgate.connectors.arrow.columns import RowShape
 from headgate.connectors.dataframe.border import Border
 from headgate.connectors.dataframe.sink import BATCH_BYTES, MOST_ROWS, DataFrameSink
@@ -59,3 +61,47 @@ def test_source_leaves_its_dataframe_in_the_driver() -> None:
     copy = pickle.loads(pickle.dumps(source))
     assert (copy.dataframe, copy.names, copy.token) == (None, ("a",), source.token)
     assert list(copy.splits(3)) == [0, 1, 2]
+
+
+def test_batches_are_handed_on_as_they_are_but_for_their_types() -> None:
+    sink = DataFrameSink("v", as_batches=True)
+    sink.shape = RowShape(pa.schema([("v", pa.int64())]), ("long",), "UTC")
+    with Border([], sink.token) as border:
+        writer = pickle.loads(pickle.dumps(sink)).create_writer(task_context())
+        batch = pa.record_batch({"v": [1, 2]})
+        small = pa.record_batch({"v": pa.array([3], pa.int8())})
+        writer.write([batch, batch.slice(0, 0), small])
+        with pytest.raises(BatchUnfit, match="it was given a batch with the columns w int64"):
+            writer.write([pa.record_batch({"w": [1]})])
+        writer.flush()
+        writer.close()
+        border.end()
+        found = list(border.outgoing())
+    assert found == [batch, pa.record_batch({"v": [3]})]
+
+
+def read_on(position: object, batches: list[pa.RecordBatch]) -> tuple[list[int], object]:
+    """What a task reads from there, and where it is then."""
+    source = DataFrameSource(None, ["n"])
+    source.as_batches = True
+    with Border([source.token], None) as border:
+        border.feed(iter(batches), lambda batch: [(0, batch)])
+        reader = source.open(0, position, task_context())
+        found: list[int] = []
+        while (given := reader.poll(10)) is not None:
+            found += [n for part in given for n in part.column("n").to_pylist()]
+        where = reader.position()
+        reader.close()
+    return found, where
+
+
+def test_batches_of_a_dataframe_are_read_on_from_a_row() -> None:
+    batches = [pa.record_batch([[n, n + 1, n + 2]], names=["other"]) for n in (0, 3, 6)]
+    found, end = read_on(None, batches)
+    assert found == list(range(9))
+    found, middle = read_on(None, batches[:1])
+    assert found == [0, 1, 2]
+    uneven = [pa.record_batch([part], names=["n"]) for part in ([0], [1, 2, 3, 4], [5, 6, 7, 8])]
+    assert read_on(middle, uneven) == ([3, 4, 5, 6, 7, 8], end)
+    with pytest.raises(StateBroken, match="row 3 of them is another one now"):
+        read_on(middle, [pa.record_batch([[9, 9, 9, 9]], names=["n"])])

@@ -323,5 +323,17 @@ class ColumnMaker:
         return f"{self._width} column{'s'[: self._width != 1]}: {', '.join(self._names)}"
 
 
+@dataclass(frozen=True, slots=True)
+class BatchMaker:
+    """Given the name of an operator, makes a batch of this schema of its records."""
+
+    schema: pa.Schema
+
+    def __call__(self, operator: str) -> Callable[[list[Any]], pa.RecordBatch]:
+        types = tuple(str(field.type) for field in self.schema)
+        maker = ColumnMaker(RowShape(self.schema, types, "UTC"), operator)
+        return lambda records: maker.batch(list(maker.columns(records)))
+
+
 def _field_names(record: Any) -> list[str]:
     return [field.name for field in fields(record)]

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from headgate.connectors.arrow.columns import ColumnMaker, RowShape
 from headgate.connectors.dataframe.border import Border, outlet_of
+from headgate.core.columns.batches import SchemaCheck
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Sink, SinkWriter
 
@@ -21,8 +22,10 @@ BATCH_BYTES: Final = 4 * 1024 * 1024
 class DataFrameSink(Sink):
     """The shape is known when the DataFrame is made; ``schema`` is what the user has given."""
 
-    def __init__(self, schema: object) -> None:
+    def __init__(self, schema: object, as_batches: bool = False) -> None:
+        """``as_batches``: its records are Arrow batches."""
         self.schema: object = schema
+        self.as_batches = as_batches
         self.shape: RowShape | None = None
         self.token = secrets.token_hex(8)
 
@@ -31,6 +34,8 @@ class DataFrameSink(Sink):
 
     def create_writer(self, context: ConnectorContext) -> SinkWriter:
         assert self.shape is not None, "the schema was not read before the job was launched"
+        if self.as_batches:
+            return FrameBatchWriter(outlet_of(self.token), SchemaCheck(self.shape.schema))
         maker = ColumnMaker(self.shape, context.operator)
         return RowWriter(outlet_of(self.token), maker, len(self.shape.names))
 
@@ -69,3 +74,19 @@ class RowWriter(SinkWriter):
 
     def close(self) -> None:
         self._columns = [[] for _ in self._columns]
+
+
+class FrameBatchWriter(SinkWriter):
+    """Hands batches on as they are, but for types that Spark would not take."""
+
+    def __init__(self, border: Border, check: SchemaCheck) -> None:
+        self._border = border
+        self._check = check
+
+    def write(self, records: list[Any]) -> None:
+        for batch in records:
+            if batch.num_rows:
+                self._border.send(self._check.fit(batch, "it was given"))
+
+    def flush(self) -> None:
+        """Nothing waits here."""

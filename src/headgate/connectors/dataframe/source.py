@@ -46,6 +46,8 @@ class DataFrameSource(Source):
         self.names = tuple(names)
         self.order_by = tuple(order_by)
         self.partition_by = tuple(partition_by)
+        self.as_batches = False
+        """Whether its records are Arrow batches instead of rows."""
         self.token = secrets.token_hex(8)
 
     def __getstate__(self) -> dict[str, object]:
@@ -65,7 +67,8 @@ class DataFrameSource(Source):
             )
         inlet = inlet_of(self.token)
         inlet.wake = context.wake
-        return RowReader(inlet, self.names, position or (0, b"", parallelism))
+        reader = FrameBatchReader if self.as_batches else RowReader
+        return reader(inlet, self.names, position or (0, b"", parallelism))
 
     def passed_over(self, split: object) -> None:
         """Spark brings the rows nevertheless; they are dropped."""
@@ -80,6 +83,7 @@ class RowReader(SplitReader):
     def __init__(self, inlet: Inlet, names: Sequence[str], before: Read = (0, b"", 1)) -> None:
         """``before``: what an earlier run has read."""
         self._inlet = inlet
+        self._names = names
         self._maker = RowMaker(names)
         self._batch: Any = None
         self._read = 0
@@ -156,6 +160,26 @@ class RowReader(SplitReader):
         (row,) = self._maker.rows(batch.slice(place, 1))
         values = list(row)
         return blake2b(first_bytes(pickle.dumps(values, 5), values), digest_size=12).digest()
+
+
+class FrameBatchReader(RowReader):
+    """Gives the batches themselves; their rows are counted as those of ``RowReader``."""
+
+    def poll(self, limit: int) -> list[Any] | None:
+        if self._passed < self._before[0] and not self._pass_over():
+            return []
+        if not self._has_batch():
+            return None if self._inlet.has_ended else []
+        part = self._batch.slice(self._read)
+        self._read = self._batch.num_rows
+        self._passed += part.num_rows
+        self._last = self._batch
+        return [named(part, self._names)]
+
+
+def named(batch: Any, names: Sequence[str]) -> Any:
+    """With the names of the DataFrame: Spark's own may differ."""
+    return batch if batch.schema.names == list(names) else batch.rename_columns(list(names))
 
 
 def _other_rows(problem: str) -> StateBroken:

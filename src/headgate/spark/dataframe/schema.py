@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headgate.base.errors import SchemaInvalid
+from headgate.base.errors import PlanInvalid, SchemaInvalid
 from headgate.connectors.arrow.columns import RowShape
+from headgate.spark.session import find_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +51,8 @@ def read_schema(schema: object) -> "StructType":
 
     advice = "write for instance 'word string, count long'"
     kind = schema
+    if isinstance(schema, pa.Schema):
+        kind = _spark_schema(schema)
     if isinstance(schema, str):
         try:
             kind = DataType.fromDDL(schema)
@@ -65,6 +68,19 @@ def read_schema(schema: object) -> "StructType":
     return kind
 
 
+def arrow_schema_of(schema: object, caller: str) -> pa.Schema:
+    """A schema in Spark's words as pyarrow has it; a text is read by a session, which must run."""
+    if isinstance(schema, str):
+        find_session()
+    try:
+        return arrow_schema(read_schema(schema))
+    except TypeUnknown as unknown:
+        raise PlanInvalid(
+            f"{caller}(): the schema {schema!r} has column {unknown.path!r}, which "
+            f"{unknown.problem}"
+        ) from None
+
+
 def check_types(schema: "StructType") -> None:
     """Raises TypeUnknown if rows of this schema cannot be read in Python."""
     for place, field in enumerate(schema):
@@ -72,6 +88,21 @@ def check_types(schema: "StructType") -> None:
             arrow_type(field.dataType)
         except TypeUnknown as unknown:
             raise TypeUnknown(unknown.problem, _joined(field.name or str(place), unknown)) from None
+
+
+def _spark_schema(schema: pa.Schema) -> "StructType":
+    """As Spark's own table has it; raises SchemaInvalid."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    try:
+        return from_arrow_schema(schema)
+    except (PySparkException, ValueError) as error:
+        why = next((line for line in str(error).splitlines() if line.strip()), "")
+        names = ", ".join(f"{field.name} {field.type}" for field in schema)
+        raise SchemaInvalid(
+            names, f"has no form in Spark ({why}); select() other columns, or cast them"
+        ) from None
 
 
 def arrow_type(kind: "DataType") -> pa.DataType:

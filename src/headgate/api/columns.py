@@ -1,0 +1,569 @@
+"""Column streams: Arrow batches on their way, and operators that work on whole columns.
+
+A stream that is fed by a DataFrame, by Parquet or by Arrow tables stays columnar until records are
+asked for. The same rows, keys, windows and checkpoints as for records; a Python step for each batch
+instead of each row. Law: where the schema is known, a column that is not there is refused when the
+program is written.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import gcd
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyarrow import compute
+
+from headgate.api.datastream import DataStream
+from headgate.api.draft import Factory, Transformation, TranslationContext
+from headgate.api.operator_settings import OperatorSettings
+from headgate.api.runtime import runtime
+from headgate.api.sinks import CloseableIterator, DataStreamSink
+from headgate.api.types.types import TypeInformation
+from headgate.api.types.wires import Coercer
+from headgate.api.windowed import Windowing
+from headgate.base.elements import Record, Serializer
+from headgate.base.errors import BatchUnfit, PlanInvalid
+from headgate.base.settings import ExchangeSettings
+from headgate.base.state_shapes import TypeShape
+from headgate.core.chain.operator import Operator
+from headgate.core.columns.aggregates import (
+    KINDS,
+    ColumnAggregate,
+    PartialAggregation,
+    PartialRecords,
+    Slices,
+    result_type,
+)
+from headgate.core.columns.batches import BatchSerializer, check_names
+from headgate.core.columns.functions import FORMS, BatchFunction, Projection, RowFilter, form_of
+from headgate.core.columns.keys import is_key_type
+from headgate.core.columns.operators import (
+    BatchesOperator,
+    MergedPartialsOperator,
+    PartialsOperator,
+    RecordsOperator,
+    ResultBatches,
+)
+from headgate.core.columns.times import BatchTimes, PartialSessions
+from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.reduce import ReduceOperator
+from headgate.core.window.operator import WindowOperator
+from headgate.core.window.spec import Reduced
+from headgate.functions.assigners import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WindowAssigner,
+)
+from headgate.functions.function import OutputTag
+from headgate.functions.sink import Sink
+from headgate.functions.watermarks import WatermarkStrategy, check_strategy
+from headgate.plan import ship_strategies
+
+if TYPE_CHECKING:
+    from headgate.api.keyed import KeyedStream
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTypeInfo(TypeInformation):
+    """Arrow record batches; which columns they have is for the operators to check."""
+
+    def coercer(self) -> Coercer:
+        return _as_they_are
+
+    def serializer(self) -> Serializer | None:
+        return BatchSerializer()
+
+    def shape(self) -> TypeShape:
+        return TypeShape("ARROW_BATCH")
+
+    @property
+    def is_immutable(self) -> bool:
+        return True
+
+    @property
+    def takes_anything(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return "Arrow batches"
+
+
+def _as_they_are(records: list[Record]) -> list[Record]:
+    return records
+
+
+BATCHES: Final = BatchTypeInfo()
+WINDOW_START, WINDOW_END = "window_start", "window_end"
+_BOUND: Final = pa.timestamp("us", tz="UTC")
+
+AggregateArgument = str | tuple[str, str]
+"""``("amount", "sum")``, or ``"count"``, which counts rows."""
+
+
+class ColumnStream(OperatorSettings):
+    """A stream of Arrow batches; made by ``columns()`` and ``to_arrow()`` of other streams."""
+
+    def __init__(
+        self, stream: DataStream, schema: pa.Schema | None, time_column: str | None = None
+    ) -> None:
+        """``schema``: None if it is not known before the job runs."""
+        self.schema = schema
+        self._stream = stream
+        self._time_column = time_column
+
+    def map_batches(
+        self,
+        func: Any,
+        schema: object = None,
+        form: str | None = None,
+    ) -> "ColumnStream":
+        """Call a function with each batch; it returns a table, several, or None.
+
+        It gets what its first argument is annotated with, or ``form`` says: a ``RecordBatch`` of
+        pyarrow (``"batch"``, the default), a ``Table`` (``"table"``), or a DataFrame of
+        ``"pandas"`` or ``"polars"``. ``schema``: of the result; None: the same columns as before.
+        What it yields as ``(output_tag, table)`` goes to a side output.
+
+        ::
+
+            def double(frame: pandas.DataFrame) -> pandas.DataFrame:
+                return frame.assign(amount=frame.amount * 2)
+
+            payments.map_batches(double)
+        """
+        if not callable(func) or isinstance(func, type):
+            raise PlanInvalid(f"map_batches() was given {func!r}; give a function of a table")
+        if form is not None and form not in FORMS:
+            raise PlanInvalid(f"map_batches() was given form={form!r}; give one of {list(FORMS)}")
+        wanted = self.schema if schema is None else runtime().arrow_schema(schema, "map_batches")
+        function = BatchFunction(func, form or form_of(func), wanted)  # type: ignore[arg-type]
+        return self._processed("Map Batches", function, func, wanted)
+
+    def filter(self, condition: compute.Expression) -> "ColumnStream":
+        """The rows for which an expression is true: ``filter(col("amount") > 10)``."""
+        _check_expression(condition, "filter")
+        self._evaluated({"condition": condition}, "filter")
+        return self._processed("Filter", RowFilter(condition), condition, self.schema)
+
+    def select(self, *names: str, **expressions: Any) -> "ColumnStream":
+        """Some columns, and new ones: ``select("user", cents=col("amount") * 100)``."""
+        columns: dict[str, Any] = dict.fromkeys(self._known(names, "select"))
+        columns.update({name: _expression(each, name) for name, each in expressions.items()})
+        if not columns:
+            raise PlanInvalid("select() was given no column; name at least one")
+        return self._projected("Select", columns, "select")
+
+    def with_column(self, name: str, expression: Any) -> "ColumnStream":
+        """All columns and another one, or one in the place of that with this name."""
+        if self.schema is None:
+            raise PlanInvalid(
+                "with_column() has to know the columns that are there, and this stream has no "
+                "schema; give columns(schema) or map_batches(…, schema=…) one, or use select()"
+            )
+        columns: dict[str, Any] = dict.fromkeys(self.schema.names)
+        columns[name] = _expression(expression, name)
+        return self._projected("With Column", columns, "with_column")
+
+    def assign_timestamps_and_watermarks(
+        self, watermark_strategy: WatermarkStrategy, column: str
+    ) -> "ColumnStream":
+        """Event time from a column: a timestamp, a date, or whole milliseconds since 1970."""
+        caller = "assign_timestamps_and_watermarks"
+        self._known([column], caller)
+        strategy = check_strategy(watermark_strategy, caller)
+        timed = strategy.with_timestamp_assigner(BatchTimes(column))  # type: ignore[arg-type]
+        stream = self._stream.assign_timestamps_and_watermarks(timed)
+        return ColumnStream(stream, self.schema, column)
+
+    def key_by(self, *names: str) -> "KeyedColumnStream":
+        """Rows with equal values in these columns to the same task.
+
+        They go where ``key_by`` on records would send them.
+        """
+        if not names:
+            raise PlanInvalid("key_by() was given no column; name at least one")
+        return KeyedColumnStream(self, self._known(names, "key_by"))
+
+    def union(self, *streams: "ColumnStream") -> "ColumnStream":
+        """The batches of all these streams, in no given order between them."""
+        schema = self.schema
+        for stream in streams:
+            if not isinstance(stream, ColumnStream):
+                raise PlanInvalid(f"union() was given {stream!r}; give another ColumnStream")
+            if schema is not None and stream.schema is not None and schema != stream.schema:
+                raise PlanInvalid(
+                    f"union() of a stream with the columns {', '.join(schema.names)} and one with "
+                    f"{', '.join(stream.schema.names)}; select() the same columns of both"
+                )
+            schema = schema and stream.schema
+        united = self._stream.union(*(stream._stream for stream in streams))
+        return ColumnStream(united, schema, self._time_column)
+
+    def rebalance(self) -> "ColumnStream":
+        """Batches to all tasks of the next operator in turn."""
+        return ColumnStream(self._stream.rebalance(), self.schema, self._time_column)
+
+    def get_side_output(self, output_tag: OutputTag) -> "ColumnStream":
+        """The batches that a function of ``map_batches`` yields as ``(output_tag, table)``."""
+        return ColumnStream(self._stream.get_side_output(output_tag), None)
+
+    def to_records(self) -> DataStream:
+        """The rows as records, ``Row`` with the names of the columns."""
+        make = runtime().row_maker()
+        factory = partial(RecordsOperator, make, self._time_column)
+        stream = self._stream._transform("Records", factory, "row maker", make)
+        transformation = stream._transformation("to_records")
+        transformation.assigns_times = self._time_column is not None
+        return stream
+
+    def to_dataframe(self, schema: object = None, job_name: str | None = None) -> object:
+        """A lazy Spark DataFrame of the batches; see ``DataStream.to_dataframe``.
+
+        Without a schema it has the columns of the stream.
+        """
+        wanted = self.schema if schema is None else schema
+        if wanted is None:
+            raise PlanInvalid(
+                "to_dataframe() has to know the columns, and this stream has no schema; give it "
+                "one, for instance to_dataframe('word string, count long')"
+            )
+        return self._stream._to_dataframe(wanted, job_name, as_batches=True)
+
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        """Write the rows as records to a sink."""
+        return self.to_records().sink_to(sink)
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Print each row."""
+        return self.to_records().print(sink_identifier)
+
+    def execute_and_collect(self, job_execution_name: str | None = None) -> CloseableIterator:
+        """Run the program and bring the rows here as records; see ``DataStream``."""
+        return self.to_records().execute_and_collect(job_execution_name)
+
+    def get_execution_environment(self) -> Any:
+        return self._stream.get_execution_environment()
+
+    # Inside.
+
+    def _transformation(self, caller: str) -> Transformation:
+        return self._stream._transformation(caller)
+
+    def _known(self, names: Iterable[str], caller: str) -> tuple[str, ...]:
+        """These names, all of them columns as far as is known."""
+        found = tuple(names)
+        if not all(isinstance(name, str) for name in found):
+            raise PlanInvalid(f"{caller}() was given {found!r}; give names of columns")
+        if problem := check_names(self.schema, found):
+            raise PlanInvalid(f"{caller}(): {problem}")
+        return found
+
+    def _evaluated(self, columns: dict[str, Any], caller: str) -> pa.Schema | None:
+        """The schema of what these expressions give; an empty batch tells."""
+        if self.schema is None:
+            return None
+        try:
+            empty = pa.RecordBatch.from_pylist([], schema=self.schema)
+            return Projection(columns).project(empty).schema
+        except BatchUnfit as error:
+            raise PlanInvalid(f"{caller}(): {error.problem}") from None
+
+    def _projected(self, name: str, columns: dict[str, Any], caller: str) -> "ColumnStream":
+        schema = self._evaluated(columns, caller)
+        kept = self._time_column if self._time_column in columns else None
+        stream = self._processed(name, Projection(columns), columns, schema)
+        return ColumnStream(stream._stream, schema, kept)
+
+    def _processed(
+        self, name: str, function: object, given: object, schema: pa.Schema | None
+    ) -> "ColumnStream":
+        factory = partial(ProcessOperator, function)
+        stream = self._stream._transform(name, factory, "process function", given, BATCHES)
+        return ColumnStream(stream, schema, self._time_column)
+
+
+class KeyedColumnStream:
+    """Made by ``key_by`` of columns: aggregates and windows of each key.
+
+    Aggregates are named as in pandas: ``aggregate(total=("amount", "sum"), orders="count")``; the
+    kinds are sum, count, min, max and mean. A streaming job sends, for each batch, the running
+    aggregates of the keys in it; a batch job sends those of each key once, at its end.
+    """
+
+    def __init__(self, stream: ColumnStream, names: tuple[str, ...]) -> None:
+        for name in names:
+            kind = None if stream.schema is None else stream.schema.field(name).type
+            if kind is not None and not is_key_type(kind):
+                raise PlanInvalid(
+                    f"key_by(): column {name!r} of type {kind} cannot be a key; take whole "
+                    f"numbers, texts, bytes, booleans, dates or decimals"
+                )
+        self._columns = stream
+        self._names = names
+
+    def aggregate(self, **aggregates: AggregateArgument) -> ColumnStream:
+        """Running aggregates: ``aggregate(total=("amount", "sum"), orders="count")``."""
+        return self._rolling(self._parsed(aggregates, "aggregate"))
+
+    def count(self) -> ColumnStream:
+        """How many rows each key has, in a column ``count``."""
+        return self._rolling((ColumnAggregate("count", "count"),))
+
+    def sum(self, *names: str) -> ColumnStream:
+        """The sums of columns, called ``amount_sum`` and so on."""
+        return self._rolling(self._of_kind("sum", names))
+
+    def min(self, *names: str) -> ColumnStream:
+        """The smallest values of columns, called ``amount_min`` and so on."""
+        return self._rolling(self._of_kind("min", names))
+
+    def max(self, *names: str) -> ColumnStream:
+        """The largest values of columns, called ``amount_max`` and so on."""
+        return self._rolling(self._of_kind("max", names))
+
+    def mean(self, *names: str) -> ColumnStream:
+        """The means of columns, called ``amount_mean`` and so on."""
+        return self._rolling(self._of_kind("mean", names))
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> "WindowedColumnStream":
+        """Rows of a key that belong together in time: tumbling, sliding or session windows."""
+        return WindowedColumnStream(self, window_assigner)
+
+    def map_batches(
+        self, func: Callable[[Any], Any], schema: object = None, form: str | None = None
+    ) -> ColumnStream:
+        """Call a function with batches of which all rows of a key are in the same task."""
+        stream = self._shipped(self._columns._stream, self._names)
+        keyed = ColumnStream(stream, self._columns.schema, self._columns._time_column)
+        return keyed.map_batches(func, schema, form)
+
+    def to_records(self) -> "KeyedStream":
+        """The rows as records, keyed by the value of the column, or a tuple of several."""
+        return self._columns.to_records().key_by(RowKey(self._names))
+
+    # Inside.
+
+    def _parsed(
+        self, aggregates: dict[str, AggregateArgument], caller: str
+    ) -> tuple[ColumnAggregate, ...]:
+        found = []
+        for name, given in aggregates.items():
+            column, kind = (None, given) if isinstance(given, str) else given
+            if kind not in KINDS or (column is None and kind != "count"):
+                raise PlanInvalid(
+                    f"{caller}() was given {name}={given!r}; give a column and one of "
+                    f"{', '.join(KINDS)}, such as {name}=('amount', 'sum'), or 'count'"
+                )
+            if column is not None:
+                self._columns._known([column], caller)
+            found.append(ColumnAggregate(name, kind, column))  # type: ignore[arg-type]
+        if not found:
+            raise PlanInvalid(f"{caller}() was given nothing; write total=('amount', 'sum')")
+        return tuple(found)
+
+    def _of_kind(self, kind: str, names: Sequence[str]) -> tuple[ColumnAggregate, ...]:
+        return self._parsed({f"{name}_{kind}": (name, kind) for name in names}, kind)
+
+    def _rolling(self, aggregates: tuple[ColumnAggregate, ...]) -> ColumnStream:
+        aggregation = PartialAggregation(self._names, aggregates)
+        records = PartialRecords(aggregation)
+
+        def make(batch: bool) -> Callable[[], Operator]:
+            return partial(ReduceOperator, records.merge, records.key_of, batch)
+
+        return self._merged("Aggregate", aggregation, records, make)
+
+    def _merged(
+        self,
+        name: str,
+        aggregation: PartialAggregation,
+        records: PartialRecords,
+        make: Callable[[bool], Callable[[], Operator]],
+        size_ms: int = 0,
+    ) -> ColumnStream:
+        """Fold batches before they travel, then merge by key what comes."""
+        stream, schema = self._columns._stream, self._columns.schema
+        aggregates = aggregation.aggregates
+        gap_ms = 0 if aggregation.slices is None else aggregation.slices.gap_ms
+        is_windowed = bool(size_ms or gap_ms)
+        bounds = [WINDOW_START, WINDOW_END] if is_windowed else []
+        names = [*self._names, *bounds, *(each.name for each in aggregates)]
+        if len(set(names)) < len(names):
+            raise PlanInvalid(f"the result would have the columns {', '.join(names)}; rename some")
+        kinds: list[pa.DataType | None] = [
+            None if schema is None else schema.field(key).type for key in self._names
+        ]
+        kinds += [_BOUND for _ in bounds]
+        kinds += [result_type(each, schema) for each in aggregates]
+        results = ResultBatches(records, names, kinds, 0 if gap_ms else size_ms, gap_ms)
+        is_timed = aggregation.slices is not None
+
+        def translate(context: TranslationContext) -> Factory:
+            inner = make(context.batch)
+            return partial(MergedPartialsOperator, inner, records, results, is_timed)
+
+        partials = stream._transform(
+            f"{name} within Batches",
+            partial(PartialsOperator, aggregation),
+            "aggregates",
+            aggregates,
+            BATCHES,
+        )
+        shipped = self._shipped(partials, aggregation.key_names)
+        merged = shipped._transform_with(name, translate, "aggregates", aggregates, BATCHES)
+        merged._origins[0].transformation.assigns_times = is_windowed
+        known = [(name, kind) for name, kind in zip(names, kinds, strict=True) if kind is not None]
+        return ColumnStream(merged, pa.schema(known) if len(known) == len(names) else None)
+
+    @staticmethod
+    def _shipped(stream: DataStream, names: tuple[str, ...]) -> DataStream:
+        return stream._shipped(ship_strategies.hash_columns(names))
+
+
+class WindowedColumnStream(Windowing):
+    """Made by ``window`` of keyed columns; results have the bounds of their window.
+
+    They have the keys, ``window_start`` and ``window_end`` (which is not part of the window), and
+    the aggregates. Rows of a batch count as having come together.
+    """
+
+    def __init__(self, keyed: KeyedColumnStream, assigner: WindowAssigner[Any, Any]) -> None:
+        super().__init__(assigner, keyed._columns._stream)
+        self._keyed = keyed
+        if type(assigner) not in _WINDOWS:
+            raise PlanInvalid(
+                f"window() of columns was given {assigner!r}; give tumbling, sliding or session "
+                f"windows, or take records with to_records()"
+            )
+        if assigner.is_event_time() and keyed._columns._time_column is None:
+            raise PlanInvalid(
+                f"{type(assigner).__name__} are windows in event time, and no column of this "
+                f"stream holds it; call assign_timestamps_and_watermarks(strategy, column) before"
+            )
+
+    def aggregate(self, **aggregates: AggregateArgument) -> ColumnStream:
+        """Aggregates of each window: ``aggregate(total=("amount", "sum"), orders="count")``."""
+        return self._windowed(self._keyed._parsed(aggregates, "aggregate"))
+
+    def count(self) -> ColumnStream:
+        """How many rows each window has, in a column ``count``."""
+        return self._windowed((ColumnAggregate("count", "count"),))
+
+    def sum(self, *names: str) -> ColumnStream:
+        """The sums of columns, called ``amount_sum`` and so on."""
+        return self._windowed(self._keyed._of_kind("sum", names))
+
+    def min(self, *names: str) -> ColumnStream:
+        """The smallest values of columns, called ``amount_min`` and so on."""
+        return self._windowed(self._keyed._of_kind("min", names))
+
+    def max(self, *names: str) -> ColumnStream:
+        """The largest values of columns, called ``amount_max`` and so on."""
+        return self._windowed(self._keyed._of_kind("max", names))
+
+    def mean(self, *names: str) -> ColumnStream:
+        """The means of columns, called ``amount_mean`` and so on."""
+        return self._windowed(self._keyed._of_kind("mean", names))
+
+    def _windowed(self, aggregates: tuple[ColumnAggregate, ...]) -> ColumnStream:
+        slices, size_ms = self._slices()
+        aggregation = PartialAggregation(self._keyed._names, aggregates, slices)
+        records = PartialRecords(aggregation)
+        plan = self._plan(records.key_of, Reduced(records.merge), None)
+        if slices is not None and slices.gap_ms:
+            sessions: Any = PartialSessions(slices.gap_ms)
+            plan = replace(plan, assigner=sessions)
+
+        def make(batch: bool) -> Callable[[], Operator]:
+            return partial(WindowOperator, replace(plan, batch=batch))
+
+        return self._keyed._merged("Window Aggregate", aggregation, records, make, size_ms)
+
+    def _slices(self) -> tuple[Slices | None, int]:
+        """How rows are cut before they are folded, and how long a window is."""
+        assigner: Any = self._assigner
+        column = self._keyed._columns._time_column
+        if isinstance(assigner, EventTimeSessionWindows):
+            assert column is not None
+            return Slices(column, gap_ms=assigner.gap_ms), 0
+        size_ms, slide_ms = assigner.size_ms, getattr(assigner, "slide_ms", assigner.size_ms)
+        if not assigner.is_event_time():
+            return None, size_ms
+        assert column is not None
+        return Slices(column, gcd(size_ms, slide_ms), assigner.offset_ms), size_ms
+
+
+_WINDOWS: Final = (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+
+
+def columns_of(stream: DataStream, schema: object) -> ColumnStream:
+    """See ``DataStream.columns``."""
+    known = None if schema is None else runtime().arrow_schema(schema, "columns")
+    for origin in stream._origins:
+        if origin.tag is None and origin.transformation.output_type is None:
+            origin.transformation.output_type = BATCHES
+    return ColumnStream(DataStream(stream._draft, stream._origins, BATCHES), known)
+
+
+def batched(stream: DataStream, schema: object, rows: int) -> ColumnStream:
+    """See ``DataStream.to_arrow``."""
+    if type(rows) is not int or rows < 1:
+        raise PlanInvalid(f"to_arrow() was given rows={rows!r}; give a whole number above 0")
+    known = runtime().arrow_schema(schema, "to_arrow")
+    make = runtime().batch_maker(known)
+    settings = ExchangeSettings.parse(stream._draft.configuration.to_dict())
+    timeout_ms = settings.buffer_timeout_ms
+    factory = partial(BatchesOperator, make, rows, timeout_ms)
+    made = stream._transform("Batches", factory, "batch maker", make, BATCHES)
+    return ColumnStream(made, known)
+
+
+class RowKey:
+    """Takes the key of a row by the names of columns."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+
+    def __call__(self, row: Any) -> Any:
+        if len(self._names) == 1:
+            return row[self._names[0]]
+        return tuple([row[name] for name in self._names])
+
+
+def col(name: str) -> compute.Expression:
+    """A column in an expression: ``col("amount") > 10``."""
+    return compute.field(name)
+
+
+def _check_expression(given: object, caller: str) -> None:
+    if not isinstance(given, compute.Expression):
+        raise PlanInvalid(
+            f"{caller}() of columns was given {given!r}; give an expression, such as "
+            f"col('amount') > 10, or take records with to_records()"
+        )
+
+
+def _expression(given: Any, name: str) -> compute.Expression:
+    """An expression, a constant, or the name of a column."""
+    if isinstance(given, compute.Expression):
+        return given
+    if isinstance(given, str):
+        return compute.field(given)
+    try:
+        return compute.scalar(given)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise PlanInvalid(
+            f"column {name!r} was given {given!r}; give an expression such as col('amount') * 2, "
+            f"the name of a column, or a constant ({error})"
+        ) from None

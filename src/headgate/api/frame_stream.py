@@ -1,0 +1,124 @@
+"""The rows of a DataFrame as a stream: of records, or of columns until records are asked for.
+
+Law: the DataFrame is read in one form. Whatever takes records of this stream makes it a stream of
+records; ``columns()``, and the methods that only columns have, make it one of Arrow batches.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, overload
+
+from headgate.api.datastream import DataStream
+from headgate.api.draft import Origin, Transformation
+from headgate.api.runtime import runtime
+from headgate.base.errors import PlanInvalid
+from headgate.functions.function import FilterFunction, KeySelector
+from headgate.functions.watermarks import WatermarkStrategy
+
+if TYPE_CHECKING:
+    from headgate.api.columns import ColumnStream, KeyedColumnStream
+    from headgate.api.keyed import KeyedStream
+    from headgate.api.types.types import TypeInformation
+
+
+class FrameStream(DataStream):
+    """Made by ``from_dataframe``."""
+
+    def __init__(self, stream: DataStream, source: Any) -> None:
+        """``source`` has ``dataframe`` and ``as_batches``."""
+        self._source = source
+        self._is_read = False
+        self._plain = stream._origins
+        super().__init__(stream._draft, stream._origins, stream._type)
+
+    @property
+    def _origins(self) -> tuple[Origin, ...]:
+        """For what takes records from here."""
+        if getattr(self._source, "as_batches", False):
+            raise PlanInvalid(
+                "the DataFrame is read as columns already, so that this stream has no records; "
+                "take them from the columns with to_records()"
+            )
+        self._is_read = True
+        return self._plain
+
+    @_origins.setter
+    def _origins(self, origins: tuple[Origin, ...]) -> None:
+        self._plain = origins
+
+    def columns(self, schema: object = None) -> "ColumnStream":
+        """The rows as Arrow batches, for operators that work on whole columns."""
+        if self._is_read:
+            raise PlanInvalid(
+                "the DataFrame is read as records already; take columns first, and the records "
+                "from these with to_records(), or call from_dataframe() once more"
+            )
+        self._source.as_batches = True
+        stream = DataStream(self._draft, self._plain)
+        known = self._source.dataframe.schema if schema is None else schema
+        return stream.columns(runtime().arrow_schema(known, "from_dataframe"))
+
+    def map_batches(
+        self, func: Callable[[Any], Any], schema: object = None, form: str | None = None
+    ) -> "ColumnStream":
+        """See ``ColumnStream.map_batches``."""
+        return self.columns().map_batches(func, schema, form)
+
+    def select(self, *names: str, **expressions: Any) -> "ColumnStream":
+        """See ``ColumnStream.select``."""
+        return self.columns().select(*names, **expressions)
+
+    def with_column(self, name: str, expression: Any) -> "ColumnStream":
+        """See ``ColumnStream.with_column``."""
+        return self.columns().with_column(name, expression)
+
+    @overload
+    def filter(self, func: Callable[[Any], object] | FilterFunction[Any]) -> DataStream: ...
+
+    @overload
+    def filter(self, func: Any) -> "DataStream | ColumnStream": ...
+
+    def filter(self, func: Any) -> "DataStream | ColumnStream":
+        """Rows for which a function of a record, or an expression over columns, is true."""
+        if type(func).__module__.startswith("pyarrow."):
+            return self.columns().filter(func)
+        return super().filter(func)
+
+    @overload
+    def key_by(
+        self,
+        key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
+        key_type: "TypeInformation | None" = None,
+    ) -> "KeyedStream": ...
+
+    @overload
+    def key_by(self, key_selector: str, *names: str) -> "KeyedColumnStream": ...
+
+    def key_by(self, key_selector: Any, *names: Any, **more: Any) -> Any:
+        """By a function of a record, or by names of columns."""
+        if isinstance(key_selector, str):
+            return self.columns().key_by(key_selector, *names)
+        return super().key_by(key_selector, *names, **more)
+
+    @overload
+    def assign_timestamps_and_watermarks(
+        self, watermark_strategy: WatermarkStrategy
+    ) -> DataStream: ...
+
+    @overload
+    def assign_timestamps_and_watermarks(
+        self, watermark_strategy: WatermarkStrategy, column: str
+    ) -> "ColumnStream": ...
+
+    def assign_timestamps_and_watermarks(
+        self, watermark_strategy: WatermarkStrategy, column: str | None = None
+    ) -> "DataStream | ColumnStream":
+        """By the strategy's assigner on records, or from a column."""
+        if column is not None:
+            return self.columns().assign_timestamps_and_watermarks(watermark_strategy, column)
+        return super().assign_timestamps_and_watermarks(watermark_strategy)
+
+    def _repr_svg_(self) -> str | None:
+        return DataStream(self._draft, self._plain)._repr_svg_()
+
+    def _transformation(self, caller: str) -> Transformation:
+        return DataStream(self._draft, self._plain)._transformation(caller)

@@ -1,0 +1,132 @@
+"""Columns on Spark: DataFrames in and out as batches, by key, and through a failure."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from headgate import Duration, Time, TumblingEventTimeWindows, WatermarkStrategy
+from headgate.api.columns import col
+from headgate.base.errors import JobFailed, PlanInvalid
+from headgate.common import Configuration
+from headgate.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from tests.spark.programs import environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = 30_000
+
+
+@pytest.fixture
+def payments(spark: "SparkSession") -> "DataFrame":
+    return spark.range(ROWS).selectExpr(
+        "concat('user-', id % 97) AS user", "id % 7 AS shop", "id AS amount", "id * 10 AS at"
+    )
+
+
+def batch_environment() -> StreamExecutionEnvironment:
+    env = environment()
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    return env
+
+
+@pytest.mark.spark_smoke
+def test_batches_of_a_dataframe_come_and_go_as_they_are(payments: "DataFrame") -> None:
+    seen = environment().from_dataframe(payments).map_batches(lambda batch: batch)
+    result: Any = seen.to_dataframe()
+    assert result.schema.names == payments.columns
+    assert sorted(result.collect()) == sorted(payments.collect())
+
+
+def test_aggregates_by_key_are_those_of_spark(payments: "DataFrame") -> None:
+    keyed = batch_environment().from_dataframe(payments).filter(col("amount") > 99)
+    totals = keyed.key_by("user", "shop").aggregate(  # type: ignore[union-attr, call-overload]
+        total=("amount", "sum"), n="count", mean=("amount", "mean")
+    )
+    expected = payments.where("amount > 99").groupBy("user", "shop")
+    rows = expected.agg({"amount": "sum", "*": "count"}).collect()
+    found: Any = totals.to_dataframe().collect()
+    assert sorted((r.user, r.shop, r.total, r.n) for r in found) == sorted(
+        (r.user, r.shop, r["sum(amount)"], r["count(1)"]) for r in rows
+    )
+    assert all(row.mean == row.total / row.n for row in found)
+
+
+def test_windows_on_columns(payments: "DataFrame") -> None:
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
+    stream = batch_environment().from_dataframe(payments)
+    timed = stream.assign_timestamps_and_watermarks(strategy, "at")
+    windows = TumblingEventTimeWindows.of(Time.seconds(100))
+    counted = timed.key_by("shop").window(windows).count()
+    found: Any = counted.to_dataframe()
+    assert found.schema.names == ["shop", "window_start", "window_end", "count"]
+    rows = found.collect()
+    assert sum(row["count"] for row in rows) == ROWS
+    assert len(rows) == 7 * 3
+    assert {(row.window_end - row.window_start).total_seconds() for row in rows} == {100}
+
+
+def test_columns_and_records_meet_in_one_program(payments: "DataFrame") -> None:
+    stream = environment().from_dataframe(payments).select("shop", double=col("amount") * 2)
+    records = stream.to_records().map(lambda row: (row.shop, row.double))
+    back = records.to_arrow(pa.schema([("shop", pa.int64()), ("double", pa.int64())]))
+    result: Any = back.key_by("shop").max("double").to_dataframe()
+    found: dict[int, int] = {}
+    for row in result.collect():
+        found[row.shop] = max(row.double_max, found.get(row.shop, 0))
+    assert found == {shop: 2 * max(range(shop, ROWS, 7)) for shop in range(7)}
+
+
+def test_mistakes_are_told_in_a_sentence(payments: "DataFrame") -> None:
+    stream = environment().from_dataframe(payments)
+    with pytest.raises(PlanInvalid, match="no column 'use'; there are user string, shop int64"):
+        stream.key_by("use")
+    with pytest.raises(PlanInvalid, match="read as columns already"):
+        stream.map(lambda row: row)
+    renamed = stream.columns().map_batches(lambda batch: batch.select(["user"])).name("cut")
+    with pytest.raises(JobFailed, match="operator 'cut': its function returned a batch with the"):
+        renamed.to_dataframe().count()  # type: ignore[attr-defined]
+
+
+class FailsOnce:
+    """Raises at the given call, the first time that anybody does."""
+
+    def __init__(self, flag: Path) -> None:
+        self.flag = str(flag)
+        self.calls = 0
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        self.calls += 1
+        if self.calls == 5 and not Path(self.flag).exists():
+            Path(self.flag).touch()
+            raise RuntimeError("once")
+        return batch
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_aggregates_go_on_from_a_checkpoint(
+    spark: "SparkSession", tmp_path: Path, backend: str
+) -> None:
+    configuration = Configuration()
+    for key, text in {
+        "state.backend.type": backend,
+        "execution.checkpointing.interval": "20",
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "3",
+        "restart-strategy.fixed-delay.delay": "0",
+    }.items():
+        configuration.set_string(key, text)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(2)
+    rows = 8 * 65_536 * 2
+    table = pa.table({"k": [n % 1000 for n in range(rows)], "n": range(rows)})
+    stream = env.from_arrow(table).map_batches(FailsOnce(tmp_path / "failed"))
+    sums = stream.key_by("k").sum("n")
+    found: dict[int, int] = {}
+    for row in sums.execute_and_collect():
+        found[row.k] = max(row.n_sum, found.get(row.k, 0))
+    assert (tmp_path / "failed").exists()
+    assert found == {k: sum(range(k, rows, 1000)) for k in range(1000)}
