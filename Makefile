@@ -7,7 +7,7 @@ SEED ?=
 JOBS ?=
 RECOVERY ?=
 BOOTSTRAP ?=
-BENCHES := exchange isolation records keyed-count windows latency startup state checkpoint recovery \
+BENCHES := exchange isolation records keyed-count windows arrow dataframe latency startup state checkpoint recovery \
 	observe sources
 
 VENV := .venv

@@ -4,6 +4,14 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from headgate.cli.bench.arrow import (
+    CountedKeys,
+    SliceReader,
+    count_round,
+    picked_table,
+    run_arrow_bench,
+    run_dataframe_bench,
+)
 from headgate.cli.bench.commands import bench
 from headgate.cli.bench.keyed_count import (
     VOCABULARY,
@@ -20,6 +28,7 @@ from headgate.cli.bench.startup import first_record_at
 from headgate.cli.bench.state import AmountReader, run_state_bench
 from headgate.cli.bench.windows import (
     SENSORS,
+    BatchedReadings,
     ReadingReader,
     ReadingSource,
     expected_sums,
@@ -55,6 +64,51 @@ def test_windows_add_up_every_reading(spark: SparkSession) -> None:
     assert result["records"] == 30_001
     assert 0 < result["results"] <= SENSORS
     assert result["records_per_s"] > 0
+    assert result["columns_per_s"] > 0
+
+
+def test_batches_hold_the_readings_that_readers_give() -> None:
+    for split in ReadingSource(150_000).splits(2):
+        records, batches = ReadingReader(*split), BatchedReadings(*split)
+        rows: list[tuple[str, int, int]] = []
+        while (found := batches.poll(9)) is not None:
+            rows += [tuple(row.values()) for batch in found for row in batch.to_pylist()]
+        expected: list[tuple[str, int, int | None]] = []
+        while (bundle := records.poll(777)) is not None:
+            times = bundle.timestamps or []
+            expected += [(*pair, at) for pair, at in zip(bundle.records, times, strict=True)]
+        assert rows == expected
+
+
+def test_counts_on_columns_count_every_row(spark: SparkSession) -> None:
+    result = run_arrow_bench(rows=300_001, parallelism=2, rounds=1)
+    assert result["rows"] == 300_001
+    assert 0 < result["exchange_share"] < 1
+    assert count_round(70_000, 2, "number") > 0
+
+
+def test_readers_of_columns_give_so_many_rows_and_the_last_counts_are_kept() -> None:
+    reader, rows = SliceReader(600_000), 0
+    while (found := reader.poll(9)) is not None:
+        rows += found[0].num_rows
+    assert rows == 600_000 - reader.position()
+    table = picked_table().select(["word"]).slice(0, 300)
+    counted = CountedKeys()
+    assert counted.report() == {"counts": {}}
+    for total in range(1, 100):
+        counts = table.append_column("count", [[total] * 300])
+        counted.take(counts.combine_chunks().to_batches())
+    assert set(counted.report()["counts"].values()) == {99}
+    assert counted.report()["counts"].keys() == set(table["word"].to_pylist())
+
+
+def test_dataframes_through_columns_are_compared_with_those_through_spark(
+    spark: SparkSession,
+) -> None:
+    result = run_dataframe_bench(rows=20_000, parallelism=2, rounds=1)
+    assert result["ratio"] == pytest.approx(
+        result["rows_per_s"] / result["map_in_arrow_rows_per_s"], abs=0.02
+    )
 
 
 def test_expected_sums_are_those_of_the_readings_that_readers_give() -> None:

@@ -235,7 +235,9 @@ class ColumnStream(OperatorSettings):
         return self._stream._to_dataframe(wanted, job_name, as_batches=True)
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
-        """Write the rows as records to a sink."""
+        """Write the rows to a sink, as records; as batches if it says ``takes_batches = True``."""
+        if getattr(sink, "takes_batches", False):
+            return self._stream.sink_to(sink)
         return self.to_records().sink_to(sink)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
@@ -409,7 +411,7 @@ class KeyedColumnStream:
 
         partials = stream._transform(
             f"{name} within Batches",
-            partial(PartialsOperator, aggregation),
+            partial(PartialsOperator, aggregation, _timeout_ms(stream)),
             "aggregates",
             aggregates,
             BATCHES,
@@ -522,11 +524,14 @@ def batched(stream: DataStream, schema: object, rows: int) -> ColumnStream:
         raise PlanInvalid(f"to_arrow() was given rows={rows!r}; give a whole number above 0")
     known = runtime().arrow_schema(schema, "to_arrow")
     make = runtime().batch_maker(known)
-    settings = ExchangeSettings.parse(stream._draft.configuration.to_dict())
-    timeout_ms = settings.buffer_timeout_ms
-    factory = partial(BatchesOperator, make, rows, timeout_ms)
+    factory = partial(BatchesOperator, make, rows, _timeout_ms(stream))
     made = stream._transform("Batches", factory, "batch maker", make, BATCHES)
     return ColumnStream(made, known)
+
+
+def _timeout_ms(stream: DataStream) -> int:
+    """How long records may wait for others: as long as in a buffer."""
+    return ExchangeSettings.parse(stream._draft.configuration.to_dict()).buffer_timeout_ms
 
 
 class RowKey:

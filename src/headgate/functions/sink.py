@@ -46,6 +46,9 @@ class Sink(ABC):
         stream.sink_to(Lines())
     """
 
+    takes_batches = False
+    """Whether its writers take the Arrow batches of a stream of columns instead of its rows."""
+
     @property
     def default_name(self) -> str:
         """What it is and where it writes: the operator's name, unless ``name()`` says another."""

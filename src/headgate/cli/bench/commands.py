@@ -7,6 +7,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from headgate.cli.bench.arrow import run_arrow_bench, run_dataframe_bench
 from headgate.cli.bench.checkpoint import run_checkpoint_bench
 from headgate.cli.bench.exchange import run_exchange_bench
 from headgate.cli.bench.isolation import run_isolation_bench, show_isolation
@@ -132,9 +133,44 @@ def windows(as_json: bool, rounds: int, records: int, parallelism: int) -> None:
         "records_per_s": "records a second, start-up excluded; the aim is 1 million",
         "plain_loop_records_per_s": "the same functions in a plain loop: one core, no exchange",
         "ratio": "the first against the second",
+        "columns_per_s": "the same readings as Arrow batches, windows on columns",
+        "columns_ratio": "the fourth against the first; the aim is 5",
         "results": "sums that were sent, one for each sensor and second",
     }
     show("Keyed windows of one second", result, meanings, as_json)
+
+
+@bench.command()
+@_JSON
+@_ROUNDS
+@click.option("--rows", default=50_000_000, show_default=True, type=click.IntRange(1))
+@click.option("--parallelism", "-p", default=2, show_default=True, type=click.IntRange(1, 64))
+def arrow(as_json: bool, rounds: int, rows: int, parallelism: int) -> None:
+    """Arrow batches → key_by on a column → running counts, on embedded Spark."""
+    result = run_arrow_bench(rows, parallelism, rounds)
+    meanings = {
+        "rows_per_s": "rows a second by a text of 12 bytes, start-up excluded; aim 12 million",
+        "int_rows_per_s": "the same by a whole number; aim 20 million",
+        "mb_per_s": "megabytes of columns a second, by the text",
+        "exchange_share": "of the CPU for a batch: routing, writing and reading of its partials",
+    }
+    show("Counts by key on columns", result, meanings, as_json)
+
+
+@bench.command()
+@_JSON
+@_ROUNDS
+@click.option("--rows", default=10_000_000, show_default=True, type=click.IntRange(1))
+@click.option("--parallelism", "-p", default=2, show_default=True, type=click.IntRange(1, 64))
+def dataframe(as_json: bool, rounds: int, rows: int, parallelism: int) -> None:
+    """A DataFrame through map_batches and back, against Spark's own mapInArrow."""
+    result = run_dataframe_bench(rows, parallelism, rounds)
+    meanings = {
+        "rows_per_s": "rows a second through from_dataframe, map_batches, to_dataframe",
+        "map_in_arrow_rows_per_s": "the same DataFrame through mapInArrow",
+        "ratio": "the first against the second; the aim is 0.9 or more",
+    }
+    show("DataFrames through columns", result, meanings, as_json)
 
 
 @bench.command()

@@ -2,8 +2,8 @@
 
 A million readings make a second of event time; watermarks are bounded by 100 ms and come every
 200 ms of the clock, as by default. The readings are picked beforehand, with their times. The sums
-are compared with those of the readings. The yardstick is a plain loop with the same functions: one
-core, no exchange.
+are compared with those of the readings. The same runs on columns, with readings as Arrow batches.
+The yardstick is a plain loop with the same functions: one core, no exchange.
 """
 
 import random
@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
 
 from headgate.base.elements import Bundle
 from headgate.cli.bench.measured_job import (
@@ -45,9 +48,12 @@ def run_windows_bench(records: int, parallelism: int, rounds: int) -> dict[str, 
     _round(min(records, 200_000), parallelism)
     found = [_round(records, parallelism) for _ in range(rounds)]
     rates = [rate for rate, _ in found]
+    columns = [_column_round(records, parallelism) for _ in range(rounds)]
     plain = median(_plain_loop(min(records, 1_000_000)) for _ in range(rounds))
     return {
         **rate_figures(rates, plain),
+        "columns_per_s": round(median(columns)),
+        "columns_ratio": round(median(columns) / median(rates), 2),
         "results": found[0][1],
         "records": records,
         "parallelism": parallelism,
@@ -56,6 +62,7 @@ def run_windows_bench(records: int, parallelism: int, rounds: int) -> dict[str, 
         "records_per_event_s": PER_MS * 1000,
         "rounds": rounds,
         "records_per_s_all": [round(rate) for rate in rates],
+        "columns_per_s_all": [round(rate) for rate in columns],
     }
 
 
@@ -75,6 +82,26 @@ def _round(records: int, parallelism: int) -> tuple[float, int]:
     assert sums == expected_sums(records, parallelism), "readings were lost or added twice"
     results = sum(report["results"] for report in sink.results())
     return records / sink.elapsed_s(), results
+
+
+def _column_round(records: int, parallelism: int) -> float:
+    """The same readings as Arrow batches, the same windows on columns, the same sums."""
+    env = bench_environment(parallelism)
+    sink = ReportingSink(SumMeter)
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
+    batches = env.from_source(ReadingBatches(records), None, "readings").columns(READINGS)
+    timed = batches.assign_timestamps_and_watermarks(strategy, "time")
+    windows = timed.key_by("sensor").window(
+        TumblingEventTimeWindows.of(Time.milliseconds(WINDOW_MS))
+    )
+    summed = windows.sum("value").select("sensor", "value_sum").to_records()
+    summed.map(tuple).sink_to(sink)
+    env.execute("bench windows on columns")
+    sums: Counter[str] = Counter()
+    for report in sink.results():
+        sums.update(report["sums"])
+    assert sums == expected_sums(records, parallelism), "readings were lost or added twice"
+    return records / sink.elapsed_s()
 
 
 # The user's functions, the same in the job and in the plain loop.
@@ -140,6 +167,42 @@ class ReadingReader(SplitReader):
         self._at = (self._at + count) % PICKED
         self._given += count
         return Bundle(readings, times_of(first, count, self._per_ms))
+
+
+READINGS: Final = pa.schema([("sensor", pa.string()), ("value", pa.int64()), ("time", pa.int64())])
+BATCH_ROWS: Final = 1 << 16
+
+
+class ReadingBatches(ReadingSource):
+    """The same readings as batches."""
+
+    def open(self, split: Any, position: object, context: ConnectorContext) -> "BatchedReadings":
+        return BatchedReadings(*split)
+
+
+class BatchedReadings(SplitReader):
+    """Slices of the same columns, over and over, with times that go on."""
+
+    gives_away = True
+
+    def __init__(self, task: int, records: int, per_ms: int) -> None:
+        sensors, values = zip(*picked_readings(), strict=True)
+        self._sensors, self._values = pa.array(sensors), pa.array(values)
+        self._at = first_place(task)
+        self._given = 0
+        self._records = records
+        self._per_ms = per_ms
+
+    def poll(self, limit: int) -> list[pa.RecordBatch] | None:
+        note_first_record()
+        count = min(BATCH_ROWS, self._records - self._given, PICKED - self._at)
+        if not count:
+            return None
+        times = np.arange(self._given, self._given + count) // self._per_ms
+        columns = [column.slice(self._at, count) for column in (self._sensors, self._values)]
+        self._at = (self._at + count) % PICKED
+        self._given += count
+        return [pa.RecordBatch.from_arrays([*columns, pa.array(times)], schema=READINGS)]
 
 
 def times_of(first: int, count: int, per_ms: int) -> list[int | None]:

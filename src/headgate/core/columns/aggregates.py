@@ -101,6 +101,24 @@ class PartialAggregation:
         arrays = [column.combine_chunks() for column in found]
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
+    def folded(self, partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """Partial batches as one; those of sessions, which may touch each other, stay as they are.
+
+        So do some whose types differ, as those of decimals may.
+        """
+        if self.times == ("first", "last"):
+            return partials
+        try:
+            table = pa.Table.from_batches(partials)
+        except pa.ArrowInvalid:
+            return partials
+        groups = [*self.key_names, *self.times]
+        wanted = [(str(at), _FOLDS.get(kind, "sum")) for at, (_, kind) in enumerate(self.parts)]
+        grouped = table.group_by(groups, use_threads=False).aggregate(wanted)
+        names = [*groups, *(f"{at}_{kind}" for at, kind in wanted)]
+        arrays = [grouped.column(name).combine_chunks() for name in names]
+        return [pa.RecordBatch.from_arrays(arrays, names=table.column_names)]
+
     def _add_slices(
         self,
         batch: pa.RecordBatch,
@@ -143,10 +161,12 @@ class PartialRecords:
         self._aggregation = aggregation
         self._behind = 1 + len(aggregation.times)
         """Where the parts begin in a record."""
-        self._merges: list[Callable[[Record, Record], Record]] = [
-            _MERGES[kind] for _, kind in aggregation.parts
-        ]
-        self._times = [_TIMES[name] for name in aggregation.times]
+        self._all = (
+            *(_TIMES[name] for name in aggregation.times),
+            *(_MERGES[kind] for _, kind in aggregation.parts),
+        )
+        """For all that stands behind the key."""
+        self._is_count = not aggregation.times and aggregation.parts == ((None, ROWS),)
 
     def records(self, batch: pa.RecordBatch) -> list[Record]:
         """A partial batch as records."""
@@ -160,8 +180,9 @@ class PartialRecords:
 
     def merge(self, left: Record, right: Record) -> Record:
         """Two records of one key as one."""
-        merges = (_first, *self._times, *self._merges)
-        return tuple([merge(a, b) for merge, a, b in zip(merges, left, right, strict=True)])
+        if self._is_count:  # most are
+            return left[0], left[1] + right[1]
+        return (left[0], *[merge(a, b) for merge, a, b in zip(self._all, left[1:], right[1:])])  # noqa: B905 - as long
 
     def results(self, records: Sequence[Record]) -> tuple[list[list[Record]], list[list[Record]]]:
         """Columns of the keys, and columns of the aggregates, for the result."""
@@ -209,6 +230,8 @@ def _greatest(left: Record, right: Record) -> Record:
     return right if right > left else left
 
 
+_FOLDS: Final = {"min": "min", "max": "max"}
+"""How pyarrow folds parts once more; all others are added."""
 _TIMES: Final[dict[str, Callable[[Record, Record], Record]]] = {
     "start": _first,
     "first": min,

@@ -23,6 +23,8 @@ from headgate.functions.context import SnapshotMoment
 
 PIECE_ROWS: Final = 1024
 """Rows that become records at a time."""
+HELD_ROWS: Final = 65_536
+"""Partial rows that are held at most before they are folded again."""
 
 
 class RecordsOperator(Operator):
@@ -58,7 +60,57 @@ class RecordsOperator(Operator):
             self._names, self._maker = list(names), self._make(names)
 
 
-class BatchesOperator(Operator):
+class HoldingOperator(Operator):
+    """Base of operators that hold something back for a while; ``flush`` lets go of it.
+
+    Law: nothing is held across a watermark, a barrier or the end, nor longer than the buffer
+    timeout; 0: not across a bundle, -1: the time does not matter.
+    """
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._is_timed = self._over = False
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        self.hold(bundle)
+        if self._timeout_ms == 0:
+            self.flush()
+        elif self._timeout_ms > 0 and not self._is_timed:
+            self._is_timed = True
+            self.context.later(self._timeout_ms, self._tick)
+
+    def hold(self, bundle: Bundle) -> None:
+        """Take a bundle in; what is enough may leave."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Let go of all that is held."""
+        raise NotImplementedError
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        self.flush()
+        super().watermark_advanced(watermark)
+
+    def status_changed(self, status: StreamStatus) -> None:
+        self.flush()
+        super().status_changed(status)
+
+    def before_barrier(self, moment: SnapshotMoment) -> None:
+        self.flush()
+
+    def finish(self) -> None:
+        self.flush()
+
+    def close(self) -> None:
+        self._over = True
+
+    def _tick(self) -> None:
+        self._is_timed = False
+        if not self._over:
+            self.flush()
+
+
+class BatchesOperator(HoldingOperator):
     """Collects records into batches of so many rows; ``make`` gives a batch for a list of them."""
 
     def __init__(
@@ -68,54 +120,25 @@ class BatchesOperator(Operator):
         timeout_ms: int,
     ) -> None:
         """``make`` is given the name of the operator, for errors."""
+        super().__init__(timeout_ms)
         self._make = make
         self._rows = rows
-        self._timeout_ms = timeout_ms
         self._records: list[Record] = []
         self._latest: int | None = None
-        self._is_timed = self._over = False
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._batch = self._make(context.operator)
 
-    def process(self, bundle: Bundle, number: int) -> None:
-        if not self._records and self._timeout_ms > 0 and not self._is_timed:
-            self._is_timed = True
-            self.context.later(self._timeout_ms, self._tick)
+    def hold(self, bundle: Bundle) -> None:
         self._records.extend(bundle.records)
         times = [time_ms for time_ms in bundle.timestamps or () if time_ms is not None]
         if times:
             self._latest = max(times) if self._latest is None else max(self._latest, *times)
         while len(self._records) >= self._rows:
             self._send(self._rows)
-        if not self._timeout_ms:
-            self._flush()
 
-    def watermark_advanced(self, watermark: Watermark) -> None:
-        self._flush()
-        super().watermark_advanced(watermark)
-
-    def status_changed(self, status: StreamStatus) -> None:
-        self._flush()
-        super().status_changed(status)
-
-    def before_barrier(self, moment: SnapshotMoment) -> None:
-        self._flush()
-
-    def finish(self) -> None:
-        self._flush()
-
-    def close(self) -> None:
-        self._over = True
-        self._records.clear()
-
-    def _tick(self) -> None:
-        self._is_timed = False
-        if not self._over:
-            self._flush()
-
-    def _flush(self) -> None:
+    def flush(self) -> None:
         if self._records:
             self._send(len(self._records))
 
@@ -126,17 +149,40 @@ class BatchesOperator(Operator):
         self.output.collect(Bundle([batch], times))
 
 
-class PartialsOperator(Operator):
-    """Folds each batch to its partial rows, before they travel."""
+class PartialsOperator(HoldingOperator):
+    """Folds batches to partial rows, and those of several batches once more, before they travel.
 
-    def __init__(self, aggregation: PartialAggregation) -> None:
+    What has to be merged in Python behind the exchange is then a row for each key and timeout, not
+    for each key and batch.
+    """
+
+    def __init__(self, aggregation: PartialAggregation, timeout_ms: int = 0) -> None:
+        super().__init__(timeout_ms)
         self._aggregation = aggregation
+        self._held: list[pa.RecordBatch] = []
+        self._rows = 0
 
-    def process(self, bundle: Bundle, number: int) -> None:
-        partial = self._aggregation.partial
-        batches = [partial(batch) for batch in bundle.records if _has_rows(batch)]
-        if batches:
+    def hold(self, bundle: Bundle) -> None:
+        for batch in bundle.records:
+            if _has_rows(batch):
+                partial = self._aggregation.partial(batch)
+                self._held.append(partial)
+                self._rows += partial.num_rows
+        if self._rows >= HELD_ROWS:
+            self._fold()
+            if self._rows > HELD_ROWS // 2:  # many keys: folding again would gain little
+                self.flush()
+
+    def flush(self) -> None:
+        if self._held:
+            self._fold()
+            batches, self._held, self._rows = self._held, [], 0
             self.output.collect(Bundle(batches))
+
+    def _fold(self) -> None:
+        if len(self._held) > 1:
+            self._held = self._aggregation.folded(self._held)
+            self._rows = sum(batch.num_rows for batch in self._held)
 
 
 def _has_rows(batch: Record) -> bool:
