@@ -32,7 +32,7 @@ from headgate.functions.assigners import (
     TumblingProcessingTimeWindows,
 )
 from headgate.functions.window_functions import ProcessWindowFunction
-from tests.api.kit import OneTaskRuntime
+from tests.api.kit import ListSink, OneTaskRuntime
 from tests.core.columns.kit import ROWS, SCHEMA, batches_of, table_of
 
 STRATEGY = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(100))
@@ -206,6 +206,17 @@ def test_unions_and_keyed_batches_and_keyed_records() -> None:
     assert keyed.key_of(Row(word="a", number=1)) == ("a", 1)
     single = env.from_arrow(table_of([("a", 1, 2, 3)])).key_by("word").to_records()
     assert single.key_of(Row(word="a", number=1)) == "a"
+
+
+def test_a_sink_may_take_batches() -> None:
+    class BatchSink(ListSink):
+        takes_batches = True
+
+    for sink, kind in ((BatchSink(), pa.RecordBatch), (ListSink(), Row)):
+        stream = columns_of([("a", 1, 2, 3)])
+        stream.sink_to(sink)
+        stream.get_execution_environment().execute()
+        assert {type(record) for record in sink.records} == {kind}
 
 
 def test_windows_by_the_clock_have_bounds_too() -> None:

@@ -74,6 +74,34 @@ def test_partials_merge_to_the_aggregates_of_all_rows(
         assert [column[place] for column in results] == expected_of(groups[key])
 
 
+@given(rows=ROWS, size=st.integers(1, 10), sliced=st.booleans())
+def test_partials_of_several_batches_fold_to_those_of_one(
+    rows: list[tuple[Any, ...]], size: int, sliced: bool
+) -> None:
+    aggregation = PartialAggregation(("word",), ALL, Slices("at", 500) if sliced else None)
+    if not rows:
+        return
+    (whole,) = batches_of(rows, len(rows))
+    (folded,) = aggregation.folded([aggregation.partial(b) for b in batches_of(rows, size)])
+    assert folded.schema == aggregation.partial(whole).schema
+    assert sorted(map(repr, folded.to_pylist())) == sorted(
+        map(repr, aggregation.partial(whole).to_pylist())
+    )
+
+
+def test_partials_that_cannot_be_folded_stay_as_they_are() -> None:
+    sessions = PartialAggregation(("word",), ALL[:1], Slices("at", gap_ms=5))
+    partials = [sessions.partial(batch) for batch in batches_of([("a", 1, 2, 3)] * 2, 1)]
+    assert sessions.folded(partials) == partials
+    sums = PartialAggregation(("k",), (ColumnAggregate("s", "sum", "n"),))
+    other = [
+        pa.record_batch({"k": ["a"], "n": pa.array([1], kind)})
+        for kind in (pa.int8(), pa.float32())
+    ]
+    mixed = [sums.partial(batch) for batch in other]
+    assert sums.folded(mixed) == mixed
+
+
 @given(rows=ROWS, size=st.integers(1, 20), offset=st.integers(0, 99))
 def test_rows_are_folded_by_key_and_slice(
     rows: list[tuple[Any, ...]], size: int, offset: int

@@ -13,6 +13,7 @@ from headgate.connectors.arrow.columns import BatchMaker
 from headgate.connectors.arrow.rows import RowMaker
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
+from headgate.core.columns import operators
 from headgate.core.columns.aggregates import ColumnAggregate, PartialAggregation, PartialRecords
 from headgate.core.columns.operators import (
     PIECE_ROWS,
@@ -125,6 +126,31 @@ def test_without_a_timeout_each_bundle_leaves_at_once() -> None:
     operator.process(Bundle([1]), 0)
     assert sizes(output) == [1]
     assert later.calls == []
+
+
+def test_partials_of_several_batches_are_folded_until_they_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    later = Later()
+    operator, output = opened(PartialsOperator(AGGREGATION, 100), later)
+    batch = pa.record_batch({"k": ["a", "b"], "n": [1, 2]})
+    operator.process(Bundle([batch, batch]), 0)
+    operator.process(Bundle([batch]), 0)
+    assert output.log == []
+    later.calls[0][1]()
+    (folded,) = output.log
+    assert sorted(map(tuple, folded.to_pandas().to_numpy().tolist())) == [("a", 3), ("b", 6)]
+    operator.process(Bundle([batch]), 0)
+    operator.watermark_advanced(WATERMARK)
+    assert output.log[1:] == [AGGREGATION.partial(batch), WATERMARK]
+    monkeypatch.setattr(operators, "HELD_ROWS", 5)
+    for number in range(10):
+        keys = pa.record_batch({"k": [f"k{number}", "same"], "n": [1, 1]})
+        operator.process(Bundle([keys]), 0)
+    assert sum(each.num_rows for each in output.log[3:]) >= 8, "many keys do not pile up"
+    operator.finish()
+    total = sum(sum(each.column(1).to_pylist()) for each in output.log[3:])
+    assert total == 20
 
 
 AGGREGATION = PartialAggregation(("k",), (ColumnAggregate("total", "sum", "n"),))
