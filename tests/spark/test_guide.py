@@ -34,6 +34,7 @@ PAGES = (
     "docs/errors.md",
     "docs/types.md",
     "docs/batch.md",
+    "docs/columns.md",
     "docs/coming-from-pyflink.md",
     "docs/structured-streaming.md",
     "docs/connectors/files.md",
