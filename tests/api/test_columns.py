@@ -31,6 +31,8 @@ from headgate.functions.assigners import (
     ProcessingTimeSessionWindows,
     TumblingProcessingTimeWindows,
 )
+from headgate.functions.evictors import CountEvictor
+from headgate.functions.triggers import CountTrigger, EventTimeTrigger
 from headgate.functions.window_functions import ProcessWindowFunction
 from tests.api.kit import ListSink, OneTaskRuntime
 from tests.core.columns.kit import ROWS, SCHEMA, batches_of, table_of
@@ -223,6 +225,16 @@ def test_windows_by_the_clock_have_bounds_too() -> None:
     windows = TumblingProcessingTimeWindows.of(Time.seconds(5))
     stream = columns_of([("a", 1, 2, 3)]).key_by("word").window(windows).count()
     assert stream.schema.names == ["word", "window_start", "window_end", "count"]
+
+
+def test_windows_take_triggers_by_time_and_no_evictors() -> None:
+    timed = columns_of([("a", 1, 2, 3)]).assign_timestamps_and_watermarks(STRATEGY, "at")
+    windowed = timed.key_by("word").window(WINDOWS[0])
+    assert windowed.trigger(EventTimeTrigger()).allowed_lateness(5) is windowed
+    with pytest.raises(PlanInvalid, match="was given CountTrigger; give a trigger by time"):
+        windowed.trigger(CountTrigger.of(3))
+    with pytest.raises(PlanInvalid, match="have no evictor"):
+        windowed.evictor(CountEvictor.of(3))
 
 
 def test_settings_of_the_operator_are_said_on_the_stream(local_runtime: OneTaskRuntime) -> None:

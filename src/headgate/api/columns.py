@@ -7,9 +7,8 @@ program is written.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from math import gcd
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -22,7 +21,6 @@ from headgate.api.runtime import runtime
 from headgate.api.sinks import CloseableIterator, DataStreamSink
 from headgate.api.types.types import TypeInformation
 from headgate.api.types.wires import Coercer
-from headgate.api.windowed import Windowing
 from headgate.base.elements import Record, Serializer
 from headgate.base.errors import BatchUnfit, PlanInvalid
 from headgate.base.settings import ExchangeSettings
@@ -33,7 +31,6 @@ from headgate.core.columns.aggregates import (
     ColumnAggregate,
     PartialAggregation,
     PartialRecords,
-    Slices,
     result_type,
 )
 from headgate.core.columns.batches import BatchSerializer, check_names
@@ -46,17 +43,10 @@ from headgate.core.columns.operators import (
     RecordsOperator,
     ResultBatches,
 )
-from headgate.core.columns.times import BatchTimes, PartialSessions
+from headgate.core.columns.times import BatchTimes
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.reduce import ReduceOperator
-from headgate.core.window.operator import WindowOperator
-from headgate.core.window.spec import Reduced
 from headgate.functions.assigners import (
-    EventTimeSessionWindows,
-    SlidingEventTimeWindows,
-    SlidingProcessingTimeWindows,
-    TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
     WindowAssigner,
 )
 from headgate.functions.function import OutputTag
@@ -66,6 +56,7 @@ from headgate.plan import ship_strategies
 
 if TYPE_CHECKING:
     from headgate.api.keyed import KeyedStream
+    from headgate.api.windowed_columns import WindowedColumnStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +325,10 @@ class KeyedColumnStream:
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> "WindowedColumnStream":
         """Rows of a key that belong together in time: tumbling, sliding or session windows."""
+        from headgate.api.windowed_columns import (  # noqa: PLC0415 - it is made of this module
+            WindowedColumnStream,
+        )
+
         return WindowedColumnStream(self, window_assigner)
 
     def map_batches(
@@ -425,88 +420,6 @@ class KeyedColumnStream:
     @staticmethod
     def _shipped(stream: DataStream, names: tuple[str, ...]) -> DataStream:
         return stream._shipped(ship_strategies.hash_columns(names))
-
-
-class WindowedColumnStream(Windowing):
-    """Made by ``window`` of keyed columns; results have the bounds of their window.
-
-    They have the keys, ``window_start`` and ``window_end`` (which is not part of the window), and
-    the aggregates. Rows of a batch count as having come together.
-    """
-
-    def __init__(self, keyed: KeyedColumnStream, assigner: WindowAssigner[Any, Any]) -> None:
-        super().__init__(assigner, keyed._columns._stream)
-        self._keyed = keyed
-        if type(assigner) not in _WINDOWS:
-            raise PlanInvalid(
-                f"window() of columns was given {assigner!r}; give tumbling, sliding or session "
-                f"windows, or take records with to_records()"
-            )
-        if assigner.is_event_time() and keyed._columns._time_column is None:
-            raise PlanInvalid(
-                f"{type(assigner).__name__} are windows in event time, and no column of this "
-                f"stream holds it; call assign_timestamps_and_watermarks(strategy, column) before"
-            )
-
-    def aggregate(self, **aggregates: AggregateArgument) -> ColumnStream:
-        """Aggregates of each window: ``aggregate(total=("amount", "sum"), orders="count")``."""
-        return self._windowed(self._keyed._parsed(aggregates, "aggregate"))
-
-    def count(self) -> ColumnStream:
-        """How many rows each window has, in a column ``count``."""
-        return self._windowed((ColumnAggregate("count", "count"),))
-
-    def sum(self, *names: str) -> ColumnStream:
-        """The sums of columns, called ``amount_sum`` and so on."""
-        return self._windowed(self._keyed._of_kind("sum", names))
-
-    def min(self, *names: str) -> ColumnStream:
-        """The smallest values of columns, called ``amount_min`` and so on."""
-        return self._windowed(self._keyed._of_kind("min", names))
-
-    def max(self, *names: str) -> ColumnStream:
-        """The largest values of columns, called ``amount_max`` and so on."""
-        return self._windowed(self._keyed._of_kind("max", names))
-
-    def mean(self, *names: str) -> ColumnStream:
-        """The means of columns, called ``amount_mean`` and so on."""
-        return self._windowed(self._keyed._of_kind("mean", names))
-
-    def _windowed(self, aggregates: tuple[ColumnAggregate, ...]) -> ColumnStream:
-        slices, size_ms = self._slices()
-        aggregation = PartialAggregation(self._keyed._names, aggregates, slices)
-        records = PartialRecords(aggregation)
-        plan = self._plan(records.key_of, Reduced(records.merge), None)
-        if slices is not None and slices.gap_ms:
-            sessions: Any = PartialSessions(slices.gap_ms)
-            plan = replace(plan, assigner=sessions)
-
-        def make(batch: bool) -> Callable[[], Operator]:
-            return partial(WindowOperator, replace(plan, batch=batch))
-
-        return self._keyed._merged("Window Aggregate", aggregation, records, make, size_ms)
-
-    def _slices(self) -> tuple[Slices | None, int]:
-        """How rows are cut before they are folded, and how long a window is."""
-        assigner: Any = self._assigner
-        column = self._keyed._columns._time_column
-        if isinstance(assigner, EventTimeSessionWindows):
-            assert column is not None
-            return Slices(column, gap_ms=assigner.gap_ms), 0
-        size_ms, slide_ms = assigner.size_ms, getattr(assigner, "slide_ms", assigner.size_ms)
-        if not assigner.is_event_time():
-            return None, size_ms
-        assert column is not None
-        return Slices(column, gcd(size_ms, slide_ms), assigner.offset_ms), size_ms
-
-
-_WINDOWS: Final = (
-    EventTimeSessionWindows,
-    SlidingEventTimeWindows,
-    SlidingProcessingTimeWindows,
-    TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
-)
 
 
 def columns_of(stream: DataStream, schema: object) -> ColumnStream:

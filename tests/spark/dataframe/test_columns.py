@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from headgate import Duration, Time, TumblingEventTimeWindows, WatermarkStrategy
+from headgate import Duration, ErrorPolicy, Time, TumblingEventTimeWindows, WatermarkStrategy
 from headgate.api.columns import col
 from headgate.base.errors import JobFailed, PlanInvalid
 from headgate.common import Configuration
@@ -88,6 +88,16 @@ def test_mistakes_are_told_in_a_sentence(payments: "DataFrame") -> None:
     renamed = stream.columns().map_batches(lambda batch: batch.select(["user"])).name("cut")
     with pytest.raises(JobFailed, match="operator 'cut': its function returned a batch with the"):
         renamed.to_dataframe().count()  # type: ignore[attr-defined]
+
+
+def test_a_batch_that_fails_is_left_out_by_a_policy(spark: "SparkSession") -> None:
+    def cut(batch: pa.RecordBatch) -> Any:
+        return batch if batch["n"][0].as_py() else "no table"
+
+    batches = [pa.record_batch({"n": [n, n]}) for n in range(4)]
+    stream = environment().from_collection(batches).columns(batches[0].schema)
+    kept = stream.map_batches(cut).on_error(ErrorPolicy.SKIP)
+    assert sorted(row.n for row in kept.execute_and_collect()) == [1, 1, 2, 2, 3, 3]
 
 
 class FailsOnce:

@@ -141,7 +141,7 @@ class ReadingSource(Source):
         shares = split_evenly(self.records, parallelism)
         return [(task, share, per_ms) for task, share in enumerate(shares)]
 
-    def open(self, split: Any, position: object, context: ConnectorContext) -> "ReadingReader":
+    def open(self, split: Any, position: object, context: ConnectorContext) -> SplitReader:
         return ReadingReader(*split)
 
 
@@ -176,7 +176,7 @@ BATCH_ROWS: Final = 1 << 16
 class ReadingBatches(ReadingSource):
     """The same readings as batches."""
 
-    def open(self, split: Any, position: object, context: ConnectorContext) -> "BatchedReadings":
+    def open(self, split: Any, position: object, context: ConnectorContext) -> SplitReader:
         return BatchedReadings(*split)
 
 

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from headgate.base.elements import Bundle, Record, error_text
 from headgate.base.errors import (
+    BatchUnfit,
     ConnectorError,
     HeadgateError,
     RecordsFailing,
@@ -226,6 +227,7 @@ def bundle_without(bundle: Bundle, places: list[int]) -> Bundle:
 
 def _raise_if_fatal(error: Exception, is_about_record: bool = False) -> None:
     """Raise what is never left out. ``is_about_record``: an error of ours that may be."""
+    is_about_record = is_about_record or isinstance(error, BatchUnfit)
     is_ours = isinstance(error, HeadgateError) and not is_about_record
     if is_ours or isinstance(error, MemoryError) or _is_own_bug(error):
         raise error
