@@ -18,6 +18,7 @@ from headgate.plan.placement import place
 from headgate.spark.dataframe.action_errors import install_error_conversion
 from headgate.spark.dataframe.actions import Actions
 from headgate.spark.dataframe.lazy_jobs import keep_until_forgotten
+from headgate.spark.dataframe.packing import OUTPUT_SCHEMA, unpacked_output
 from headgate.spark.dataframe.plan import FrameInput, input_plan, is_orderable, output_plan
 from headgate.spark.dataframe.row_limits import function_of
 from headgate.spark.dataframe.schema import TypeUnknown, check_types, read_schema, row_shape
@@ -95,10 +96,12 @@ def to_dataframe(program: Program, node: int) -> "DataFrame":
         rows_wanted=actions.rows_wanted,
     )
     try:
-        rows = barrier_plan(prepared, program, schema, sink.token)
+        rows = barrier_plan(prepared, program, schema, sink.token, packs=sink.as_batches)
         function, number = function_of(rows) or (None, None)
         actions.planned(prepared, number)
         result = output_plan(rows, prepared.slots)
+        if sink.as_batches:
+            result = unpacked_output(result, schema)
     except BaseException:
         prepared.close()
         raise
@@ -107,12 +110,22 @@ def to_dataframe(program: Program, node: int) -> "DataFrame":
 
 
 def barrier_plan(
-    prepared: PreparedJob, program: Program, schema: Any, outlet: str | None, stage: str = ""
+    prepared: PreparedJob,
+    program: Program,
+    schema: Any,
+    outlet: str | None,
+    stage: str = "",
+    *,
+    packs: bool = False,
 ) -> "DataFrame":
-    """The barrier stage with the task managers of a job, and its DataFrames as input."""
+    """The barrier stage with the task managers of a job, and its DataFrames as input.
+
+    ``packs``: its rows are values that hold batches of the schema.
+    """
     inputs = list(_inputs(program, prepared.graph))
     tokens = tuple(source.token for source, _ in inputs)
-    process = FrameProcess(prepared.public_contact(stage), tokens, outlet, prepared.job_files)
+    contact = prepared.public_contact(stage)
+    process = FrameProcess(contact, tokens, outlet, prepared.job_files, packs)
     frames = [frame for _, frame in inputs]
     session = frames[0].dataframe.sparkSession if frames else prepared.session
 
@@ -121,7 +134,8 @@ def barrier_plan(
 
     plan = input_plan(session, frames, prepared.slots)
     profile: Any = prepared.profile
-    return plan.mapInArrow(headgate, schema, barrier=True, profile=profile)
+    made = OUTPUT_SCHEMA if packs else schema
+    return plan.mapInArrow(headgate, made, barrier=True, profile=profile)
 
 
 def _dataframes(program: Program) -> "Iterator[DataFrame]":
@@ -141,4 +155,4 @@ def _inputs(program: Program, graph: JobGraph) -> Iterator[tuple[DataFrameSource
                 first = placement.first_slot(vertex.group)
                 slots = range(first, first + vertex.parallelism)
                 order = (source.order_by, source.partition_by)
-                yield source, FrameInput(source.dataframe, slots, *order)
+                yield source, FrameInput(source.dataframe, slots, *order, source.as_batches)

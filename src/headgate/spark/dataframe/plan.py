@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.spark.dataframe.packing import (
+    DATA,
+    SOURCE,
+    is_packed,
+    packed_input,
+    sort_packed,
+)
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-SOURCE: Final = "source"
 TARGET: Final = "target"
 MARKER: Final = -1
 _SEED: Final = 42  # Spark's, for its hash partitioning
@@ -32,6 +39,8 @@ class FrameInput:
     """The places of columns; none: in any order."""
     partition_by: tuple[int, ...] = ()
     """Equal rows in these come to one slot; none: an ordered DataFrame comes to its first slot."""
+    as_batches: bool = False
+    """Its source wants whole batches."""
 
 
 def input_plan(session: "SparkSession", inputs: Sequence[FrameInput], slots: int) -> "DataFrame":
@@ -42,6 +51,8 @@ def input_plan(session: "SparkSession", inputs: Sequence[FrameInput], slots: int
 
     has_order = any(item.order_by for item in inputs)
     everywhere = not has_order and all(item.slots == range(slots) for item in inputs)
+    if everywhere and all(item.as_batches for item in inputs):
+        return _packed_plan(session, inputs).repartition(slots)
     keys = partition_keys(slots)
     parts, types = [], []
     for item in inputs:
@@ -60,6 +71,15 @@ def input_plan(session: "SparkSession", inputs: Sequence[FrameInput], slots: int
     return rows.sortWithinPartitions(*_order(inputs, types)) if has_order else rows
 
 
+def _packed_plan(session: "SparkSession", inputs: Sequence[FrameInput]) -> "DataFrame":
+    """Values that hold whole batches, and a marker."""
+    rows = session.range(1).selectExpr(f"{MARKER} AS {SOURCE}", f"CAST(NULL AS binary) AS {DATA}")
+    for number, item in enumerate(inputs):
+        names = [f"c{place}" for place in range(len(item.dataframe.columns))]
+        rows = rows.union(packed_input(item.dataframe.toDF(*names), number))
+    return rows
+
+
 def output_plan(rows: "DataFrame", slots: int) -> "DataFrame":
     """Rows of a barrier stage behind a shuffle: Spark allows little directly behind the stage.
 
@@ -70,6 +90,9 @@ def output_plan(rows: "DataFrame", slots: int) -> "DataFrame":
 
 def sort_parts(number: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of a batch by input, for ``number`` inputs; markers are left out."""
+    if is_packed(batch):
+        yield from sort_packed(batch)
+        return
     sources = batch.column(0)
     for source in range(number):
         is_own = pc.equal(sources, source)

@@ -18,6 +18,7 @@ from headgate.base.errors import RunFailed
 from headgate.connectors.dataframe.border import Border
 from headgate.host.net.contact import DriverContact
 from headgate.host.worker.task_manager import run_task_manager
+from headgate.spark.dataframe.packing import packed_output
 from headgate.spark.dataframe.plan import sort_parts
 from headgate.spark.dataframe.row_limits import stage_name
 from headgate.spark.job_files import JobFiles
@@ -39,6 +40,8 @@ class FrameProcess:
     outlet: str | None = None
     """None: nothing but the job's own sinks gets its records, and its coordinator its failure."""
     job_files: JobFiles = JobFiles()
+    packs: bool = False
+    """Batches leave as values that hold them."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         slot, stage = spark_place(self.contact)
@@ -50,7 +53,8 @@ class FrameProcess:
             feeder = _start("headgate-feeder", lambda: border.feed(batches, sort))
             manager = _TaskManager(contact, slot, border)
             try:
-                yield from border.outgoing()
+                outgoing = border.outgoing()
+                yield from packed_output(outgoing) if self.packs else outgoing
             except BaseException:  # Spark has closed this generator, or the process is to end
                 border.close()
                 manager.leave("Spark wants no more rows")
