@@ -15,6 +15,7 @@ from headgate import (
     Duration,
     EventTimeSessionWindows,
     OutputTag,
+    ProcessFunction,
     Row,
     RuntimeExecutionMode,
     SlidingEventTimeWindows,
@@ -157,6 +158,78 @@ def test_records_and_batches_are_two_forms_of_the_same(rows: Rows, size: int) ->
     assert found == [Row(**dict(zip(SCHEMA.names, row, strict=True))) for row in rows]
 
 
+def test_records_made_batches_have_no_time_until_a_column_gives_it() -> None:
+    kind = Types.ROW_NAMED(["word", "at"], [Types.STRING(), Types.LONG()])
+    timed = environment().from_collection([("a", 100), ("a", 1100), ("b", 2100)])
+    timed = timed.assign_timestamps_and_watermarks(
+        STRATEGY.with_timestamp_assigner(lambda row, before: row[1])
+    )
+    batches = timed.to_arrow(kind, 2)
+    with pytest.raises(PlanInvalid, match="records of this stream have no timestamps"):
+        batches.to_records().key_by(lambda row: row.word).window(WINDOWS[0])
+    again = batches.assign_timestamps_and_watermarks(STRATEGY, "at").to_records()
+    windowed = again.key_by(lambda row: row.word).window(WINDOWS[0])
+    found = list(windowed.process(Counted()).execute_and_collect())
+    assert sorted(found) == [("a", 0, 1), ("a", 1000, 1), ("b", 2000, 1)]
+
+
+class Counted(ProcessWindowFunction[Any, Any, Any, Any]):
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        yield key, context.window().start, len(list(elements))
+
+
+@pytest.mark.parametrize("windows", WINDOWS, ids=repr)
+def test_results_of_windows_have_the_last_time_of_their_window(windows: Any) -> None:
+    rows = [("a", 1, 2, at) for at in (100, 1100, 5100)] + [("b", 1, 2, 9000)]
+    timed = columns_of(rows, 3).assign_timestamps_and_watermarks(STRATEGY, "at")
+    records = timed.key_by("word").window(windows).count().to_records()
+    for row, stamp in records.process(Stamped()).execute_and_collect():
+        assert stamp == round(row.window_end.timestamp() * 1000) - 1
+
+
+class Stamped(ProcessFunction[Any, Any]):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield value, ctx.timestamp()
+
+
+def test_batches_are_checked_against_the_schema() -> None:
+    def stream(schema: Any, *batches: pa.RecordBatch) -> ColumnStream:
+        return environment().from_collection(list(batches)).columns(schema)
+
+    double = pa.record_batch({"n": [2.5]})
+    known = pa.schema([("n", pa.int64())])
+    with pytest.raises(BatchUnfit, match="it gave column 'n' of type double, and int64 was"):
+        collected(stream(known, pa.record_batch({"n": [1]}), double))
+    with pytest.raises(BatchUnfit, match="it gave a batch with the columns z int64, and n double"):
+        collected(stream(None, double, pa.record_batch({"z": [1]})))
+    words = pa.record_batch({"n": ["1"]})
+    with pytest.raises(BatchUnfit, match="one of them is a text"):
+        collected(stream(None, pa.record_batch({"n": [1]}), words).key_by("n").count())
+
+
+def test_aggregates_need_no_uid_for_what_has_no_state(local_runtime: OneTaskRuntime) -> None:
+    env = environment()
+    env.get_config().disable_auto_generated_uids()
+    table = table_of([("a", 1, 2, 3)])
+    counts = env.from_arrow(table).uid("table").key_by("word").count().uid("counts")
+    counts.to_records().uid("rows").print().uid("out")
+    env.execute()
+    assert local_runtime.printed
+
+
+def test_the_buffer_timeout_may_be_set_later(local_runtime: OneTaskRuntime) -> None:
+    env = environment()
+    env.from_arrow(table_of([("a", 1, 2, 3)])).key_by("word").count().print()
+    env.set_buffer_timeout(0)
+    env.execute()
+    (node,) = [
+        node
+        for node in local_runtime.programs[-1].graph.nodes.values()
+        if node.name == "Aggregate within Batches"
+    ]
+    assert node.make()._timeout_ms == 0  # type: ignore[attr-defined]
+
+
 def test_event_time_of_a_column_becomes_that_of_records() -> None:
     stream = columns_of([("a", 1, 2, 30), ("b", 1, 2, 20)])
     records = stream.assign_timestamps_and_watermarks(STRATEGY, "at").to_records()
@@ -273,6 +346,25 @@ def test_settings_of_the_operator_are_said_on_the_stream(local_runtime: OneTaskR
                 ProcessingTimeSessionWindows.with_gap(Time.seconds(1))
             ),
             "give tumbling, sliding or session",
+        ),
+        (lambda s: s.filter(col("amount")), "an expression that is a int64; give one that is true"),
+        (lambda s: s.select("at", at=col("number")), "select.. was given 'at' twice"),
+        (lambda s: s.key_by("number").sum("word"), r"aggregate\(\): its aggregates cannot be"),
+        (lambda s: s.key_by("word").aggregate(x=3), "x=3; give a column and one of"),
+        (lambda s: s.key_by("word").aggregate(x=("at", "sum", "z")), "give a column and one of"),
+        (lambda s: s.assign_timestamps_and_watermarks(STRATEGY, "word"), "cannot be the event"),
+        (
+            lambda s: (
+                s.assign_timestamps_and_watermarks(STRATEGY, "at")
+                .with_column("at", col("number"))
+                .key_by("word")
+                .window(WINDOWS[0])
+            ),
+            "no column of this stream holds it",
+        ),
+        (
+            lambda s: s.union(s.assign_timestamps_and_watermarks(STRATEGY, "at")),
+            "assign timestamps behind the union",
         ),
         (lambda s: s.union(3), "give another ColumnStream"),
         (lambda s: s.union(s.select("word")), "select.. the same columns of both"),

@@ -79,3 +79,10 @@ def test_records_are_taken_and_then_there_are_no_columns(
 
 def test_a_function_selects_keys_of_records(env: StreamExecutionEnvironment) -> None:
     assert type(stream_of(env).key_by(lambda row: row)) is KeyedStream
+
+
+def test_a_mistake_leaves_the_stream_as_it_was(env: StreamExecutionEnvironment) -> None:
+    stream = stream_of(env)
+    with pytest.raises(PlanInvalid, match="there is no column 'nope'"):
+        stream.select("nope")
+    stream.map(lambda row: row)

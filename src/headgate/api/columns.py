@@ -19,7 +19,7 @@ from headgate.api.draft import Factory, Transformation, TranslationContext
 from headgate.api.operator_settings import OperatorSettings
 from headgate.api.runtime import runtime
 from headgate.api.sinks import CloseableIterator, DataStreamSink
-from headgate.api.types.types import TypeInformation
+from headgate.api.types.types import TypeInformation, Types
 from headgate.api.types.wires import Coercer
 from headgate.base.elements import Record, Serializer
 from headgate.base.errors import BatchUnfit, PlanInvalid
@@ -33,7 +33,13 @@ from headgate.core.columns.aggregates import (
     PartialRecords,
     result_type,
 )
-from headgate.core.columns.batches import BatchSerializer, check_names
+from headgate.core.columns.batches import (
+    BatchSerializer,
+    SchemaCheck,
+    batch_in,
+    check_names,
+    listed,
+)
 from headgate.core.columns.functions import FORMS, BatchFunction, Projection, RowFilter, form_of
 from headgate.core.columns.keys import is_key_type
 from headgate.core.columns.operators import (
@@ -43,7 +49,7 @@ from headgate.core.columns.operators import (
     RecordsOperator,
     ResultBatches,
 )
-from headgate.core.columns.times import BatchTimes
+from headgate.core.columns.times import BatchTimes, EventTime, times_ms
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.functions.assigners import (
@@ -61,10 +67,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchTypeInfo(TypeInformation):
-    """Arrow record batches; which columns they have is for the operators to check."""
+    """Arrow record batches; if they are checked, of one schema: this, or that of the first."""
+
+    schema: pa.Schema | None = None
+    is_checked: bool = False
 
     def coercer(self) -> Coercer:
-        return _as_they_are
+        if not self.is_checked:
+            return _as_they_are
+        check = SchemaCheck(self.schema)
+        return lambda records: [check.fit(batch_in(record), "it gave") for record in records]
 
     def serializer(self) -> Serializer | None:
         return BatchSerializer()
@@ -78,7 +90,7 @@ class BatchTypeInfo(TypeInformation):
 
     @property
     def takes_anything(self) -> bool:
-        return True
+        return not self.is_checked
 
     def __repr__(self) -> str:
         return "Arrow batches"
@@ -100,12 +112,12 @@ class ColumnStream(OperatorSettings):
     """A stream of Arrow batches; made by ``columns()`` and ``to_arrow()`` of other streams."""
 
     def __init__(
-        self, stream: DataStream, schema: pa.Schema | None, time_column: str | None = None
+        self, stream: DataStream, schema: pa.Schema | None, time: EventTime | None = None
     ) -> None:
         """``schema``: None if it is not known before the job runs."""
         self.schema = schema
         self._stream = stream
-        self._time_column = time_column
+        self._time = time
 
     def map_batches(
         self,
@@ -138,11 +150,18 @@ class ColumnStream(OperatorSettings):
     def filter(self, condition: compute.Expression) -> "ColumnStream":
         """The rows for which an expression is true: ``filter(col("amount") > 10)``."""
         _check_expression(condition, "filter")
-        self._evaluated({"condition": condition}, "filter")
+        found = self._evaluated({"condition": condition}, "filter")
+        if found is not None and not pa.types.is_boolean(found.field(0).type):
+            raise PlanInvalid(
+                f"filter() was given an expression that is a {found.field(0).type}; give one that "
+                f"is true or false, such as col('amount') > 10"
+            )
         return self._processed("Filter", RowFilter(condition), condition, self.schema)
 
     def select(self, *names: str, **expressions: Any) -> "ColumnStream":
         """Some columns, and new ones: ``select("user", cents=col("amount") * 100)``."""
+        if twice := [name for name in expressions if name in names]:
+            raise PlanInvalid(f"select() was given {twice[0]!r} twice; name it once")
         columns: dict[str, Any] = dict.fromkeys(self._known(names, "select"))
         columns.update({name: _expression(each, name) for name, each in expressions.items()})
         if not columns:
@@ -166,10 +185,12 @@ class ColumnStream(OperatorSettings):
         """Event time from a column: a timestamp, a date, or whole milliseconds since 1970."""
         caller = "assign_timestamps_and_watermarks"
         self._known([column], caller)
+        if self.schema is not None:
+            _refuse_unfit(caller, lambda: times_ms(_empty(self.schema), column))
         strategy = check_strategy(watermark_strategy, caller)
         timed = strategy.with_timestamp_assigner(BatchTimes(column))  # type: ignore[arg-type]
         stream = self._stream.assign_timestamps_and_watermarks(timed)
-        return ColumnStream(stream, self.schema, column)
+        return ColumnStream(stream, self.schema, EventTime(column))
 
     def key_by(self, *names: str) -> "KeyedColumnStream":
         """Rows with equal values in these columns to the same task.
@@ -186,30 +207,43 @@ class ColumnStream(OperatorSettings):
         for stream in streams:
             if not isinstance(stream, ColumnStream):
                 raise PlanInvalid(f"union() was given {stream!r}; give another ColumnStream")
-            if schema is not None and stream.schema is not None and schema != stream.schema:
+            if schema is not None and stream.schema is not None:
+                if listed(schema, 9999) != listed(stream.schema, 9999):
+                    raise PlanInvalid(
+                        f"union() of a stream with the columns {listed(schema)} and one with "
+                        f"{listed(stream.schema)}; select() the same columns of both"
+                    )
+            else:
+                schema = None
+            if self._time != stream._time:
                 raise PlanInvalid(
-                    f"union() of a stream with the columns {', '.join(schema.names)} and one with "
-                    f"{', '.join(stream.schema.names)}; select() the same columns of both"
+                    f"union() of a stream with event time {self._time!r} and one with "
+                    f"{stream._time!r}; assign timestamps behind the union"
                 )
-            schema = schema and stream.schema
         united = self._stream.union(*(stream._stream for stream in streams))
-        return ColumnStream(united, schema, self._time_column)
+        return ColumnStream(united, schema, self._time)
 
     def rebalance(self) -> "ColumnStream":
         """Batches to all tasks of the next operator in turn."""
-        return ColumnStream(self._stream.rebalance(), self.schema, self._time_column)
+        return ColumnStream(self._stream.rebalance(), self.schema, self._time)
 
-    def get_side_output(self, output_tag: OutputTag) -> "ColumnStream":
-        """The batches that a function of ``map_batches`` yields as ``(output_tag, table)``."""
-        return ColumnStream(self._stream.get_side_output(output_tag), None)
+    def get_side_output(self, output_tag: OutputTag) -> Any:
+        """The batches that a function of ``map_batches`` yields as ``(output_tag, table)``.
+
+        Dead letters of an error policy are a stream of records.
+        """
+        stream = self._stream.get_side_output(output_tag)
+        policy = self._transformation("get_side_output").on_error
+        is_letters = policy is not None and policy.tag == output_tag.tag_id
+        return stream if is_letters else ColumnStream(stream, None)
 
     def to_records(self) -> DataStream:
         """The rows as records, ``Row`` with the names of the columns."""
         make = runtime().row_maker()
-        factory = partial(RecordsOperator, make, self._time_column)
+        factory = partial(RecordsOperator, make, self._time)
         stream = self._stream._transform("Records", factory, "row maker", make)
         transformation = stream._transformation("to_records")
-        transformation.assigns_times = self._time_column is not None
+        transformation.assigns_times = self._time is not None  # else event-time windows are refused
         return stream
 
     def to_dataframe(self, schema: object = None, job_name: str | None = None) -> object:
@@ -260,24 +294,23 @@ class ColumnStream(OperatorSettings):
         """The schema of what these expressions give; an empty batch tells."""
         if self.schema is None:
             return None
-        try:
-            empty = pa.RecordBatch.from_pylist([], schema=self.schema)
-            return Projection(columns).project(empty).schema
-        except BatchUnfit as error:
-            raise PlanInvalid(f"{caller}(): {error.problem}") from None
+        empty = _empty(self.schema)
+        return _refuse_unfit(caller, lambda: Projection(columns).project(empty)).schema
 
     def _projected(self, name: str, columns: dict[str, Any], caller: str) -> "ColumnStream":
         schema = self._evaluated(columns, caller)
-        kept = self._time_column if self._time_column in columns else None
+        is_kept = self._time is not None and columns.get(self._time.column, 0) is None
         stream = self._processed(name, Projection(columns), columns, schema)
-        return ColumnStream(stream._stream, schema, kept)
+        return ColumnStream(stream._stream, schema, self._time if is_kept else None)
 
     def _processed(
         self, name: str, function: object, given: object, schema: pa.Schema | None
     ) -> "ColumnStream":
         factory = partial(ProcessOperator, function)
         stream = self._stream._transform(name, factory, "process function", given, BATCHES)
-        return ColumnStream(stream, schema, self._time_column)
+        time = self._time
+        is_gone = schema is not None and time is not None and time.column not in schema.names
+        return ColumnStream(stream, schema, None if is_gone else time)
 
 
 class KeyedColumnStream:
@@ -336,7 +369,7 @@ class KeyedColumnStream:
     ) -> ColumnStream:
         """Call a function with batches of which all rows of a key are in the same task."""
         stream = self._shipped(self._columns._stream, self._names)
-        keyed = ColumnStream(stream, self._columns.schema, self._columns._time_column)
+        keyed = ColumnStream(stream, self._columns.schema, self._columns._time)
         return keyed.map_batches(func, schema, form)
 
     def to_records(self) -> "KeyedStream":
@@ -350,7 +383,8 @@ class KeyedColumnStream:
     ) -> tuple[ColumnAggregate, ...]:
         found = []
         for name, given in aggregates.items():
-            column, kind = (None, given) if isinstance(given, str) else given
+            pair: Any = (None, given) if isinstance(given, str) else given
+            column, kind = pair if isinstance(pair, tuple) and len(pair) == 2 else (None, None)
             if kind not in KINDS or (column is None and kind != "count"):
                 raise PlanInvalid(
                     f"{caller}() was given {name}={given!r}; give a column and one of "
@@ -386,6 +420,8 @@ class KeyedColumnStream:
         """Fold batches before they travel, then merge by key what comes."""
         stream, schema = self._columns._stream, self._columns.schema
         aggregates = aggregation.aggregates
+        if schema is not None:
+            _refuse_unfit("aggregate", lambda: aggregation.partial(_empty(schema)))
         gap_ms = 0 if aggregation.slices is None else aggregation.slices.gap_ms
         is_windowed = bool(size_ms or gap_ms)
         bounds = [WINDOW_START, WINDOW_END] if is_windowed else []
@@ -404,30 +440,46 @@ class KeyedColumnStream:
             inner = make(context.batch)
             return partial(MergedPartialsOperator, inner, records, results, is_timed)
 
-        partials = stream._transform(
-            f"{name} within Batches",
-            partial(PartialsOperator, aggregation, _timeout_ms(stream)),
-            "aggregates",
-            aggregates,
-            BATCHES,
+        def translate_partials(context: TranslationContext) -> Factory:
+            return partial(PartialsOperator, aggregation, _timeout_ms(stream))
+
+        partials = stream._transform_with(
+            f"{name} within Batches", translate_partials, "aggregates", aggregates, BATCHES
         )
+        partials._origins[0].transformation.is_internal = True
         shipped = self._shipped(partials, aggregation.key_names)
         merged = shipped._transform_with(name, translate, "aggregates", aggregates, BATCHES)
         merged._origins[0].transformation.assigns_times = is_windowed
         known = [(name, kind) for name, kind in zip(names, kinds, strict=True) if kind is not None]
-        return ColumnStream(merged, pa.schema(known) if len(known) == len(names) else None)
+        found = pa.schema(known) if len(known) == len(names) else None
+        return ColumnStream(merged, found, EventTime(WINDOW_END, -1) if is_windowed else None)
 
     @staticmethod
     def _shipped(stream: DataStream, names: tuple[str, ...]) -> DataStream:
         return stream._shipped(ship_strategies.hash_columns(names))
 
 
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch that shows whether something fits the schema."""
+    return pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _refuse_unfit(caller: str, attempt: Callable[[], Any]) -> Any:
+    """What an attempt with an empty batch gives; raises PlanInvalid."""
+    try:
+        return attempt()
+    except BatchUnfit as error:
+        raise PlanInvalid(f"{caller}(): {error.problem}") from None
+
+
 def columns_of(stream: DataStream, schema: object) -> ColumnStream:
     """See ``DataStream.columns``."""
     known = None if schema is None else runtime().arrow_schema(schema, "columns")
+    untyped = (None, Types.PICKLED_BYTE_ARRAY())
     for origin in stream._origins:
-        if origin.tag is None and origin.transformation.output_type is None:
-            origin.transformation.output_type = BATCHES
+        if origin.tag is None and origin.transformation.output_type in untyped:
+            origin.transformation.output_type = BatchTypeInfo(known, is_checked=True)
+            origin.transformation.passes_on = False  # what it gives is looked at
     return ColumnStream(DataStream(stream._draft, stream._origins, BATCHES), known)
 
 
@@ -437,8 +489,11 @@ def batched(stream: DataStream, schema: object, rows: int) -> ColumnStream:
         raise PlanInvalid(f"to_arrow() was given rows={rows!r}; give a whole number above 0")
     known = runtime().arrow_schema(schema, "to_arrow")
     make = runtime().batch_maker(known)
-    factory = partial(BatchesOperator, make, rows, _timeout_ms(stream))
-    made = stream._transform("Batches", factory, "batch maker", make, BATCHES)
+
+    def translate(context: TranslationContext) -> Factory:
+        return partial(BatchesOperator, make, rows, _timeout_ms(stream))
+
+    made = stream._transform_with("Batches", translate, "batch maker", make, BATCHES)
     return ColumnStream(made, known)
 
 

@@ -37,6 +37,8 @@ _KEEP_TIMES: Final = frozenset(
     | {"reduce function", "process function", "watermark strategy"}
 )
 """Roles of functions whose operators emit records with the timestamps they came with."""
+_DROP_TIMES: Final = frozenset({"aggregates", "batch maker", "row maker"})
+"""Roles of what stands between records and batches: times are in a column, or nowhere."""
 
 
 class TranslationContext(NamedTuple):
@@ -86,6 +88,8 @@ class Transformation:
     on_error: ErrorPolicy | None = None
     assigns_times: bool = False
     """It gives its records timestamps of its own."""
+    is_internal: bool = False
+    """A part of another operator: it has no state, and its user no handle on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +288,8 @@ def surely_untimed(origins: Iterable[Origin]) -> bool:
 
 
 def _keeps_none(transformation: Transformation, untimed: dict[int, bool]) -> bool:
+    if any(role in _DROP_TIMES for role, _ in transformation.functions):
+        return True
     if not transformation.inputs or not all(
         _keeps_times(*function) for function in transformation.functions
     ):

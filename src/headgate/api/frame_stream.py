@@ -5,7 +5,7 @@ records; ``columns()``, and the methods that only columns have, make it one of A
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from headgate.api.datastream import DataStream
 from headgate.api.draft import Origin, Transformation
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from headgate.api.columns import ColumnStream, KeyedColumnStream
     from headgate.api.keyed import KeyedStream
     from headgate.api.types.types import TypeInformation
+
+
+_Made = TypeVar("_Made")
 
 
 class FrameStream(DataStream):
@@ -61,15 +64,15 @@ class FrameStream(DataStream):
         self, func: Callable[[Any], Any], schema: object = None, form: str | None = None
     ) -> "ColumnStream":
         """See ``ColumnStream.map_batches``."""
-        return self.columns().map_batches(func, schema, form)
+        return self._try(lambda columns: columns.map_batches(func, schema, form))
 
     def select(self, *names: str, **expressions: Any) -> "ColumnStream":
         """See ``ColumnStream.select``."""
-        return self.columns().select(*names, **expressions)
+        return self._try(lambda columns: columns.select(*names, **expressions))
 
     def with_column(self, name: str, expression: Any) -> "ColumnStream":
         """See ``ColumnStream.with_column``."""
-        return self.columns().with_column(name, expression)
+        return self._try(lambda columns: columns.with_column(name, expression))
 
     @overload
     def filter(self, func: Callable[[Any], object] | FilterFunction[Any]) -> DataStream: ...
@@ -80,7 +83,7 @@ class FrameStream(DataStream):
     def filter(self, func: Any) -> "DataStream | ColumnStream":
         """Rows for which a function of a record, or an expression over columns, is true."""
         if type(func).__module__.startswith("pyarrow."):
-            return self.columns().filter(func)
+            return self._try(lambda columns: columns.filter(func))
         return super().filter(func)
 
     @overload
@@ -96,7 +99,7 @@ class FrameStream(DataStream):
     def key_by(self, key_selector: Any, *names: Any, **more: Any) -> Any:
         """By a function of a record, or by names of columns."""
         if isinstance(key_selector, str):
-            return self.columns().key_by(key_selector, *names)
+            return self._try(lambda columns: columns.key_by(key_selector, *names))
         return super().key_by(key_selector, *names, **more)
 
     @overload
@@ -114,8 +117,19 @@ class FrameStream(DataStream):
     ) -> "DataStream | ColumnStream":
         """By the strategy's assigner on records, or from a column."""
         if column is not None:
-            return self.columns().assign_timestamps_and_watermarks(watermark_strategy, column)
+            return self._try(
+                lambda columns: columns.assign_timestamps_and_watermarks(watermark_strategy, column)
+            )
         return super().assign_timestamps_and_watermarks(watermark_strategy)
+
+    def _try(self, use: "Callable[[ColumnStream], _Made]") -> "_Made":
+        """Use the columns; a mistake leaves the stream as it was."""
+        before = self._source.as_batches
+        try:
+            return use(self.columns())
+        except PlanInvalid:
+            self._source.as_batches = before
+            raise
 
     def _repr_svg_(self) -> str | None:
         return DataStream(self._draft, self._plain)._repr_svg_()

@@ -164,7 +164,7 @@ def _add_node(
     settings: JobSettings,
     splits: bool,
 ) -> None:
-    if not settings.auto_uids and transformation.uid is None:
+    if not (settings.auto_uids or transformation.uid or transformation.is_internal):
         raise PlanInvalid(
             "has no uid, and pipeline.auto-generate-uids is false; give it one with uid()",
             transformation.name,

@@ -33,7 +33,6 @@ from headgate.functions.assigners import (
 )
 from headgate.functions.evictors import Evictor
 from headgate.functions.triggers import (
-    ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     EventTimeTrigger,
     ProcessingTimeTrigger,
@@ -56,7 +55,7 @@ class WindowedColumnStream(Windowing):
                 f"window() of columns was given {assigner!r}; give tumbling, sliding or session "
                 f"windows, or take records with to_records()"
             )
-        if assigner.is_event_time() and keyed._columns._time_column is None:
+        if assigner.is_event_time() and keyed._columns._time is None:
             raise PlanInvalid(
                 f"{type(assigner).__name__} are windows in event time, and no column of this "
                 f"stream holds it; call assign_timestamps_and_watermarks(strategy, column) before"
@@ -67,7 +66,7 @@ class WindowedColumnStream(Windowing):
         if type(trigger) not in _TRIGGERS:
             raise PlanInvalid(
                 f"trigger() of windows on columns was given {type(trigger).__name__}; give a "
-                f"trigger by time, such as ContinuousEventTimeTrigger, or take records with "
+                f"trigger by time, such as ContinuousProcessingTimeTrigger, or take records with "
                 f"to_records()"
             )
         return super().trigger(trigger)
@@ -120,19 +119,18 @@ class WindowedColumnStream(Windowing):
     def _slices(self) -> tuple[Slices | None, int]:
         """How rows are cut before they are folded, and how long a window is."""
         assigner: Any = self._assigner
-        column = self._keyed._columns._time_column
+        time = self._keyed._columns._time
         if isinstance(assigner, EventTimeSessionWindows):
-            assert column is not None
-            return Slices(column, gap_ms=assigner.gap_ms), 0
+            assert time is not None
+            return Slices(time, gap_ms=assigner.gap_ms), 0
         size_ms, slide_ms = assigner.size_ms, getattr(assigner, "slide_ms", assigner.size_ms)
         if not assigner.is_event_time():
             return None, size_ms
-        assert column is not None
-        return Slices(column, gcd(size_ms, slide_ms), assigner.offset_ms), size_ms
+        assert time is not None
+        return Slices(time, gcd(size_ms, slide_ms), assigner.offset_ms), size_ms
 
 
 _TRIGGERS: Final = (
-    ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     EventTimeTrigger,
     ProcessingTimeTrigger,

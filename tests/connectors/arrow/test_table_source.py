@@ -39,3 +39,10 @@ def test_batches_and_lists_of_them_are_tables_too() -> None:
         assert arrow_source(given_table).table.schema == batch.schema
     with pytest.raises(PlanInvalid, match="batches that do not fit together"):
         arrow_source([batch, pa.record_batch({"m": ["x"]})])
+
+
+def test_a_slice_travels_without_the_rest_of_its_table() -> None:
+    source = arrow_source(pa.table({"n": range(100_000)}).slice(5, 10))
+    data = pickle.dumps(source)
+    assert len(data) < 3_000
+    assert pickle.loads(data).table["n"].to_pylist() == list(range(5, 15))

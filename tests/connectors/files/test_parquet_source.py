@@ -101,13 +101,13 @@ def test_a_filter_leaves_out_rows_and_whole_row_groups(tmp_path: Path, row_filte
     reader.close()
 
 
-def test_batches_are_no_longer_than_the_task_takes(tmp_path: Path) -> None:
+def test_batches_are_whole_however_few_records_the_task_takes(tmp_path: Path) -> None:
     numbers(tmp_path / "a.parquet")
     source = ParquetSource(tmp_path, as_batches=True)
     reader = source.open(source.splits(1)[0], None, task_context())
-    found = read_to_end(reader, 50)
+    found = read_to_end(reader, 1)
     reader.close()
-    assert max(batch.num_rows for batch in found) == 50
+    assert max(batch.num_rows for batch in found) >= 64, "as many as are decoded at a time"
     assert pa.Table.from_batches(found)["n"].to_pylist() == list(range(COUNT))
 
 

@@ -1,5 +1,6 @@
 """Partial aggregates, merged in any order, are the aggregates of all rows."""
 
+import math
 from collections import defaultdict
 from itertools import pairwise
 from typing import Any
@@ -15,8 +16,10 @@ from headgate.core.columns.aggregates import (
     PartialAggregation,
     PartialRecords,
     Slices,
+    from_python,
     result_type,
 )
+from headgate.core.columns.times import EventTime
 from tests.core.columns.kit import ROWS, SCHEMA, batches_of
 
 ALL = (
@@ -78,7 +81,9 @@ def test_partials_merge_to_the_aggregates_of_all_rows(
 def test_partials_of_several_batches_fold_to_those_of_one(
     rows: list[tuple[Any, ...]], size: int, sliced: bool
 ) -> None:
-    aggregation = PartialAggregation(("word",), ALL, Slices("at", 500) if sliced else None)
+    aggregation = PartialAggregation(
+        ("word",), ALL, Slices(EventTime("at"), 500) if sliced else None
+    )
     if not rows:
         return
     (whole,) = batches_of(rows, len(rows))
@@ -90,7 +95,7 @@ def test_partials_of_several_batches_fold_to_those_of_one(
 
 
 def test_partials_that_cannot_be_folded_stay_as_they_are() -> None:
-    sessions = PartialAggregation(("word",), ALL[:1], Slices("at", gap_ms=5))
+    sessions = PartialAggregation(("word",), ALL[:1], Slices(EventTime("at"), gap_ms=5))
     partials = [sessions.partial(batch) for batch in batches_of([("a", 1, 2, 3)] * 2, 1)]
     assert sessions.folded(partials) == partials
     sums = PartialAggregation(("k",), (ColumnAggregate("s", "sum", "n"),))
@@ -106,7 +111,7 @@ def test_partials_that_cannot_be_folded_stay_as_they_are() -> None:
 def test_rows_are_folded_by_key_and_slice(
     rows: list[tuple[Any, ...]], size: int, offset: int
 ) -> None:
-    slices = Slices("at", 100, offset)
+    slices = Slices(EventTime("at"), 100, offset)
     aggregation = PartialAggregation(("word",), ALL[:1], slices)
     found: dict[tuple[str, int], int] = defaultdict(int)
     for batch in batches_of(rows, size):
@@ -122,7 +127,7 @@ def test_rows_are_folded_by_key_and_slice(
 def test_a_session_within_a_batch_has_its_first_and_last_time(
     rows: list[tuple[Any, ...]], gap: int
 ) -> None:
-    aggregation = PartialAggregation(("word",), ALL[:1], Slices("at", gap_ms=gap))
+    aggregation = PartialAggregation(("word",), ALL[:1], Slices(EventTime("at"), gap_ms=gap))
     partials = PartialRecords(aggregation)
     for batch in batches_of(rows, 60):
         found = partials.records(aggregation.partial(batch))
@@ -136,8 +141,11 @@ def test_a_session_within_a_batch_has_its_first_and_last_time(
 def test_names_of_the_user_do_not_matter() -> None:
     batch = pa.record_batch({"count_all": ["a", "a"], "key0": [1, 2], "start": [5, 5]})
     aggregates = (ColumnAggregate("n", "count"), ColumnAggregate("s", "sum", "key0"))
-    aggregation = PartialAggregation(("count_all",), aggregates, Slices("start", 10))
-    assert PartialRecords(aggregation).records(aggregation.partial(batch)) == [("a", 0, 2, 3)]
+    aggregation = PartialAggregation(("count_all",), aggregates, Slices(EventTime("start"), 10))
+    records = PartialRecords(aggregation)
+    (found,) = records.records(aggregation.partial(batch))
+    assert found[:2] == ("a", 0)
+    assert records.results([found]) == ([["a"]], [[2], [3]])
 
 
 def test_a_key_may_be_aggregated_too() -> None:
@@ -162,7 +170,7 @@ def test_what_cannot_be_aggregated_is_refused() -> None:
         ("sum", "i", pa.int64()),
         ("sum", "u", pa.uint64()),
         ("sum", "f", pa.float64()),
-        ("sum", "d", pa.decimal128(9, 2)),
+        ("sum", "d", pa.decimal128(38, 2)),
         ("min", "i", pa.int32()),
         ("max", "f", pa.float32()),
     ],
@@ -176,3 +184,100 @@ def test_types_of_results_are_known_beforehand(
     assert result_type(ColumnAggregate("x", kind, column), schema) == expected
     if kind in ("sum", "min", "max"):
         assert result_type(ColumnAggregate("x", kind, column), None) is None
+
+
+def results_of(batches: list[pa.RecordBatch], fold: bool, *aggregates: ColumnAggregate) -> Any:
+    aggregation = PartialAggregation(("k",), aggregates)
+    records = PartialRecords(aggregation)
+    partials = [aggregation.partial(batch) for batch in batches]
+    if fold:
+        partials = aggregation.folded(partials)
+    merged: dict[Any, Any] = {}
+    for record in [record for partial in partials for record in records.records(partial)]:
+        merged[record[0]] = (
+            records.merge(merged[record[0]], record) if record[0] in merged else record
+        )
+    return {key: [each[0] for each in records.results([merged[key]])[1]] for key in merged}
+
+
+@pytest.mark.parametrize("fold", [False, True])
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([2**62, 2**62, 2**62], pa.int64()),
+        ([-(2**63), -(2**63)], pa.int64()),
+        ([2**64 - 1, 2**64 - 1, 1], pa.uint64()),
+        ([1_700_000_000_000_000_000] * 9, pa.int64()),
+    ],
+)
+def test_sums_of_whole_numbers_do_not_wrap_around(
+    values: list[int], kind: pa.DataType, fold: bool
+) -> None:
+    both = (ColumnAggregate("s", "sum", "n"), ColumnAggregate("m", "mean", "n"))
+    for size in (1, len(values)):
+        batches = [
+            pa.record_batch({"k": ["a"] * len(part), "n": pa.array(part, kind)})
+            for part in (values[at : at + size] for at in range(0, len(values), size))
+        ]
+        expected = {"a": [sum(values), pytest.approx(sum(values) / len(values))]}
+        assert results_of(batches, fold, *both) == expected
+
+
+@pytest.mark.parametrize("fold", [False, True])
+def test_times_with_a_zone_are_compared_as_moments(fold: bool) -> None:
+    kind = pa.timestamp("s", "Europe/Berlin")
+    early, late = 1729989000, 1729991700  # 02:30 and 02:15 on the wall, as summer time ends
+    batches = [
+        pa.record_batch({"k": ["a"], "n": pa.array([at], pa.int64()).cast(kind)})
+        for at in (late, early)
+    ]
+    both = (ColumnAggregate("lo", "min", "n"), ColumnAggregate("hi", "max", "n"))
+    assert results_of(batches, fold, *both) == {"a": [early, late]}
+    assert from_python([early], kind).cast(pa.int64()).to_pylist() == [early]
+
+
+@pytest.mark.parametrize("fold", [False, True])
+@pytest.mark.parametrize("values", [[math.nan, 1.0], [1.0, math.nan], [None, math.nan, 1.0]])
+def test_nan_is_least_and_greatest_only_where_nothing_else_is(
+    values: list[float | None], fold: bool
+) -> None:
+    batches = [pa.record_batch({"k": ["a"], "n": pa.array([v], pa.float64())}) for v in values]
+    both = (ColumnAggregate("lo", "min", "n"), ColumnAggregate("hi", "max", "n"))
+    assert results_of(batches, fold, *both) == {"a": [1.0, 1.0]}
+
+
+def test_keys_with_dictionaries_fold_whatever_these_hold() -> None:
+    def encoded(words: list[str]) -> pa.Array:
+        return pa.array(words).dictionary_encode()
+
+    batches = [pa.record_batch({"k": encoded(words)}) for words in (["a", "b"], ["b", "c", "b"])]
+    found = results_of(batches, True, ColumnAggregate("n", "count"))
+    assert found == {"a": [1], "b": [3], "c": [1]}
+    hidden = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), pa.array(["a", None]))
+    with pytest.raises(BatchUnfit, match="1 nulls in a batch of 2 rows"):
+        results_of([pa.record_batch({"k": hidden})], False, ColumnAggregate("n", "count"))
+
+
+def test_the_layout_of_records_depends_on_what_is_aggregated_not_on_the_order() -> None:
+    def shape(*aggregates: ColumnAggregate) -> str:
+        return str(PartialRecords(PartialAggregation(("k",), aggregates)).shape())
+
+    count, total = ColumnAggregate("n", "count"), ColumnAggregate("s", "sum", "n")
+    assert shape(count, total) == shape(total, count)
+    assert shape(count, total) != shape(total)
+    assert shape(total) != shape(ColumnAggregate("s", "max", "n"))
+
+
+def test_types_of_results_are_learnt_from_partials() -> None:
+    aggregation = PartialAggregation(
+        ("k",),
+        (
+            ColumnAggregate("n", "count"),
+            ColumnAggregate("s", "sum", "x"),
+            ColumnAggregate("m", "mean", "x"),
+            ColumnAggregate("t", "max", "x"),
+        ),
+    )
+    partial = aggregation.partial(pa.record_batch({"k": ["a"], "x": pa.array([1], pa.int32())}))
+    kinds = PartialRecords(aggregation).types(partial.schema)
+    assert kinds == [pa.string(), pa.int64(), pa.int64(), pa.float64(), pa.int32()]

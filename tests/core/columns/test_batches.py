@@ -109,3 +109,40 @@ def test_tables_of_all_kinds_are_batches() -> None:
         assert as_batches(made) == [batch]
     assert as_batches([1, 2]) is None
     assert as_batches("text") is None
+
+
+@pytest.mark.parametrize(
+    ("values", "before", "after"),
+    [
+        ([1e300], pa.float64(), pa.float32()),
+        ([0.1], pa.float64(), pa.float32()),
+        ([5], pa.int64(), pa.bool_()),
+        (["12"], pa.string(), pa.int64()),
+        ([12], pa.int64(), pa.string()),
+        ([300], pa.int64(), pa.int8()),
+    ],
+)
+def test_nothing_is_cast_that_would_be_another_value(
+    values: list[Any], before: pa.DataType, after: pa.DataType
+) -> None:
+    check = SchemaCheck(pa.schema([("a", after)]))
+    with pytest.raises(BatchUnfit, match=f"of type {before}, and {after} was expected"):
+        check.fit(pa.record_batch({"a": pa.array(values, before)}), "it")
+
+
+def test_what_fits_is_cast() -> None:
+    check = SchemaCheck(pa.schema([("a", pa.float32()), ("b", pa.string()), ("c", pa.int64())]))
+    words = pa.array(["x", "x", "y"]).dictionary_encode()
+    floats = pa.array([0.5, None, float("nan")])
+    fitted = check.fit(pa.record_batch({"a": floats, "b": words, "c": [None] * 3}), "it")
+    assert fitted.column(1).to_pylist() == ["x", "x", "y"]
+    assert fitted.column(0).to_pylist()[:2] == [0.5, None]
+
+
+def test_slices_among_other_records_travel_without_the_rest() -> None:
+    serializer = BatchSerializer()
+    part = pa.record_batch({"n": range(100_000)}).slice(7, 2)
+    for records in ([part, 1], ([part, 1], [3, None])):
+        body = serializer.dumps(records)
+        assert len(body) < 3_000
+        assert serializer.loads(memoryview(body)) == records

@@ -1,5 +1,6 @@
 """Functions on tables and expressions: what they are given, and what they may return."""
 
+import functools
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +25,15 @@ def of_text(frame: "pandas.DataFrame") -> "pandas.DataFrame": ...
 def of_nobody(frame: "nowhere.Frame") -> None: ...  # type: ignore[name-defined] # noqa: F821
 
 
+def of_unknown_result(frame: "pandas.DataFrame") -> "nowhere.Frame": ...  # type: ignore[name-defined] # noqa: F821
+def of_two(frame: pandas.DataFrame, more: int) -> None: ...
+
+
+class OfPandas:
+    def __call__(self, frame: pandas.DataFrame) -> pandas.DataFrame:
+        return frame
+
+
 @pytest.mark.parametrize(
     ("function", "form"),
     [
@@ -32,6 +42,9 @@ def of_nobody(frame: "nowhere.Frame") -> None: ...  # type: ignore[name-defined]
         (of_pandas, "pandas"),
         (of_text, "pandas"),
         (of_nobody, "batch"),
+        (functools.partial(of_two, 1), "pandas"),
+        (OfPandas(), "pandas"),
+        (of_unknown_result, "pandas"),
         (lambda batch: batch, "batch"),
         (print, "batch"),
     ],
@@ -134,3 +147,18 @@ def test_functions_with_open_and_close_are_opened_and_closed() -> None:
     function.close()
     BatchFunction(len, "batch", None).open(None)  # type: ignore[arg-type]
     assert inner.log == ["open", "close"]
+
+
+def test_whole_numbers_beside_nulls_come_back_from_pandas_as_they_went() -> None:
+    batch = pa.record_batch({"id": pa.array([2**53 + 1, None, 5])})
+    function = BatchFunction(lambda frame: frame, "pandas", batch.schema)
+    assert list(function.process_element(batch, None)) == [batch]
+
+
+def test_an_index_of_pandas_is_a_column_like_others() -> None:
+    frame = pandas.DataFrame({"user": ["a"], "n": [1]}).set_index("user")
+    (batch,) = pa.Table.from_pandas(frame).to_batches()
+    seen: list[Any] = []
+    function = BatchFunction(lambda frame: seen.append(list(frame.columns)), "pandas", None)
+    assert list(function.process_element(batch, None)) == []
+    assert sorted(seen[0]) == ["n", "user"]

@@ -23,6 +23,7 @@ from headgate.core.columns.operators import (
     RecordsOperator,
     ResultBatches,
 )
+from headgate.core.columns.times import EventTime
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.functions.context import SnapshotMoment, TaskInfo
 from tests.core.columns.kit import KeptOutput
@@ -40,20 +41,20 @@ def opened(operator: Operator, later: Any = None) -> tuple[Any, KeptOutput]:
 
 
 def test_rows_become_records_in_pieces_with_the_times_of_a_column() -> None:
-    operator, output = opened(RecordsOperator(RowMaker, "n"))
+    operator, output = opened(RecordsOperator(RowMaker, EventTime("n", -1)))
     rows = PIECE_ROWS + 10
     operator.process(Bundle([pa.record_batch({"n": range(rows)})]), 0)
     assert [row.n for row in output.log] == list(range(rows))
     assert [len(bundle.records) for bundle in output.bundles] == [PIECE_ROWS, 10]
-    assert output.bundles[1].timestamps == list(range(PIECE_ROWS, rows))
+    assert output.bundles[1].timestamps == list(range(PIECE_ROWS - 1, rows - 1))
 
 
-def test_without_a_column_of_time_records_have_the_time_of_their_batch() -> None:
+def test_without_a_column_of_time_records_have_none() -> None:
     operator, output = opened(RecordsOperator(RowMaker))
     batch = pa.record_batch({"n": [1, 2]})
     operator.process(Bundle([batch, pa.record_batch({"m": ["x"]})], [5, None]), 0)
     operator.process(Bundle([batch]), 0)
-    assert [bundle.timestamps for bundle in output.bundles] == [[5, 5], None, None]
+    assert [bundle.timestamps for bundle in output.bundles] == [None, None, None]
     assert output.bundles[1].records[0].m == "x", "another schema has other names"
     with pytest.raises(BatchUnfit, match="a int came, and an Arrow batch was expected"):
         operator.process(Bundle([3]), 0)
@@ -85,7 +86,7 @@ def test_batches_leave_when_they_are_full() -> None:
     assert output.log == []
     operator.process(Bundle([3, 4, 5, 6, 7], [1, 9, 2, None, 3]), 0)
     assert sizes(output) == [3, 3]
-    assert [bundle.timestamps for bundle in output.bundles] == [[9], [9]]
+    assert [bundle.timestamps for bundle in output.bundles] == [None, None]
     operator.finish()
     assert [row["n"] for each in output.log for row in each.to_pylist()] == list(range(1, 8))
 
@@ -183,6 +184,25 @@ def test_partials_are_merged_by_key_into_batches(batch: bool) -> None:
         assert sorted(found) == [("a", 14), ("b", 2)]
     else:
         assert sorted(found) == [("a", 4), ("a", 14), ("b", 2)]
+
+
+def test_results_leave_in_batches_of_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operators, "HELD_ROWS", 100)
+    operator, output = merging(True, [None, None])
+    keys = [f"k{number}" for number in range(250)]
+    operator.process(Bundle([pa.record_batch({"key0": keys, "0": range(250)})]), 0)
+    operator.finish()
+    assert [each.num_rows for each in output.log] == [100, 100, 50]
+    assert {each.schema.field(1).type for each in output.log} == {pa.int64()}
+
+
+def test_types_do_not_change_between_batches() -> None:
+    operator, output = merging(False, [None, None])
+    for value in (None, 5, None):
+        operator.process(
+            Bundle([pa.record_batch({"key0": ["a"], "0": pa.array([value], pa.int32())})]), 0
+        )
+    assert {each.schema.field(1).type for each in output.log} == {pa.int32()}
 
 
 def test_state_is_that_of_the_operator_within() -> None:

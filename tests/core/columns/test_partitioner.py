@@ -74,3 +74,10 @@ def test_errors_name_the_reader() -> None:
         columns.split([pa.record_batch({"other": [1]})], None)
     with pytest.raises(BatchUnfit, match="a dict came, and an Arrow batch was expected"):
         columns.split([{"k": 1}], None)
+
+
+def test_one_channel_wants_keys_as_well() -> None:
+    columns = ColumnPartitioner(["k"], 128, "sums")
+    columns.set_up(1)
+    with pytest.raises(BatchUnfit, match="operator 'sums': column 'k' has 1 nulls"):
+        columns.split([pa.record_batch({"k": ["a", None]})], None)

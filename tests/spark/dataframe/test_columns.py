@@ -83,6 +83,7 @@ def test_mistakes_are_told_in_a_sentence(payments: "DataFrame") -> None:
     stream = environment().from_dataframe(payments)
     with pytest.raises(PlanInvalid, match="no column 'use'; there are user string, shop int64"):
         stream.key_by("use")
+    stream.select("user")
     with pytest.raises(PlanInvalid, match="read as columns already"):
         stream.map(lambda row: row)
     renamed = stream.columns().map_batches(lambda batch: batch.select(["user"])).name("cut")

@@ -27,6 +27,13 @@ class ArrowTableSource(Source):
 
     table: pa.Table = field(repr=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its own rows, not those of a table that it may be a slice of."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as stream:
+            stream.write_table(self.table)
+        return _revive, (bytes(sink.getvalue()),)
+
     def splits(self, parallelism: int) -> Sequence[tuple[int, int]]:
         rows = self.table.num_rows
         ends = [rows * number // parallelism for number in range(parallelism + 1)]
@@ -80,3 +87,8 @@ def arrow_source(table: object) -> ArrowTableSource:
             f"pyarrow, or a list of batches"
         )
     return ArrowTableSource(table)
+
+
+def _revive(data: bytes) -> ArrowTableSource:
+    with pa.ipc.open_stream(data) as stream:
+        return ArrowTableSource(stream.read_all())

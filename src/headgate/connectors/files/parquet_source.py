@@ -217,7 +217,8 @@ class ParquetReader(SplitReader):
         while self._batch is None or self._made == self._batch.num_rows:
             if not self._next_batch():
                 return False
-        rows = limit if self._source.as_batches else max(limit, FEWEST_ROWS)
+        # A task counts batches as records, so that its limit says nothing about rows.
+        rows = BATCH_ROWS if self._source.as_batches else max(limit, FEWEST_ROWS)
         part = self._batch.slice(self._made, rows)
         self._made += part.num_rows
         self._taken = 0

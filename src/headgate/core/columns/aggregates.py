@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, get_args
 
 import pyarrow as pa
+from pyarrow import compute
 
 from headgate.base.elements import Record
 from headgate.base.errors import BatchUnfit
+from headgate.base.state_shapes import TypeShape
 from headgate.core.columns.batches import column_of
 from headgate.core.columns.keys import encode, key_column
-from headgate.core.columns.times import session_numbers, slice_starts, times_ms
+from headgate.core.columns.times import EventTime, session_numbers, slice_starts
 
 AggregateKind: TypeAlias = Literal["sum", "count", "min", "max", "mean"]
 KINDS: Final = get_args(AggregateKind)
@@ -44,7 +46,7 @@ class ColumnAggregate:
 class Slices:
     """How rows are cut by event time before they are folded."""
 
-    column: str
+    time: EventTime
     slice_ms: int = 0
     offset_ms: int = 0
     gap_ms: int = 0
@@ -62,7 +64,8 @@ class PartialAggregation:
 
     def __post_init__(self) -> None:
         found = dict.fromkeys(part for each in self.aggregates for part in each.parts)
-        object.__setattr__(self, "parts", tuple(found))
+        # Sorted, so that state does not depend on the order in which a program names them.
+        object.__setattr__(self, "parts", tuple(sorted(found, key=repr)))
 
     @property
     def times(self) -> tuple[str, ...]:
@@ -86,6 +89,8 @@ class PartialAggregation:
             if name is not None and name not in values:
                 values[name] = f"value{len(values)}"
                 columns[values[name]] = column_of(batch, name)
+            if kind == "sum" and name is not None:
+                columns[values[name]] = _summable(columns[values[name]])
             wanted.append(([], kind) if name is None else (values[name], kind))
         groups = [*self.key_names, *self._add_slices(batch, keys, columns, wanted)]
         try:
@@ -108,13 +113,17 @@ class PartialAggregation:
         """
         if self.times == ("first", "last"):
             return partials
-        try:
-            table = pa.Table.from_batches(partials)
-        except pa.ArrowInvalid:
-            return partials
         groups = [*self.key_names, *self.times]
         wanted = [(str(at), _FOLDS.get(kind, "sum")) for at, (_, kind) in enumerate(self.parts)]
-        grouped = table.group_by(groups, use_threads=False).aggregate(wanted)
+        try:
+            table = pa.Table.from_batches(partials)
+            for at, kind in wanted:
+                if kind == "sum":
+                    place = table.column_names.index(at)
+                    table = table.set_column(place, at, _summable(table.column(at)))
+            grouped = table.group_by(groups, use_threads=False).aggregate(wanted)
+        except pa.ArrowException:
+            return partials
         names = [*groups, *(f"{at}_{kind}" for at, kind in wanted)]
         arrays = [grouped.column(name).combine_chunks() for name in names]
         return [pa.RecordBatch.from_arrays(arrays, names=table.column_names)]
@@ -130,7 +139,7 @@ class PartialAggregation:
         slices = self.slices
         if slices is None:
             return []
-        times = times_ms(batch, slices.column)
+        times = slices.time.of(batch)
         if not slices.gap_ms:
             columns["start"] = pa.array(slice_starts(times, slices.slice_ms, slices.offset_ms))
             return ["start"]
@@ -148,6 +157,21 @@ class PartialAggregation:
         )
         problem = str(error).partition("\n")[0]
         return BatchUnfit(f"its aggregates cannot be computed: {kinds}; pyarrow says: {problem}")
+
+
+def _summable(column: pa.Array) -> pa.Array:
+    """A column whose sum does not wrap around: wider, if it might need to be."""
+    kind = column.type
+    if not pa.types.is_integer(kind) or not len(column):
+        return column
+    bounds = compute.min_max(column)
+    values = [abs(bound.as_py() or 0) for bound in bounds.values()]
+    bits = 64 if pa.types.is_unsigned_integer(kind) else 63
+    return column.cast(WIDE) if max(values) * len(column) >= 1 << bits else column
+
+
+WIDE: Final = pa.decimal128(38, 0)
+"""For sums of whole numbers that 64 bits may not hold."""
 
 
 def _result_name(column: Record, kind: str) -> str:
@@ -170,10 +194,34 @@ class PartialRecords:
 
     def records(self, batch: pa.RecordBatch) -> list[Record]:
         """A partial batch as records."""
-        columns = [column.to_pylist() for column in batch.columns]
+        columns = [_to_python(column) for column in batch.columns]
         width = len(self._aggregation.keys)
         keys = columns[0] if width == 1 else list(zip(*columns[:width], strict=True))
         return list(zip(keys, *columns[width:], strict=True))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names of the columns that hold the key."""
+        return self._aggregation.keys
+
+    def shape(self) -> TypeShape:
+        """What records hold, for checkpoints: a program with other aggregates cannot go on."""
+        parts = [f"{kind} of {name!r}" if name else kind for name, kind in self._aggregation.parts]
+        times = self._aggregation.times
+        return TypeShape(f"headgate.columns: {', '.join([*times, *parts])}")
+
+    def types(self, schema: pa.Schema) -> list[pa.DataType | None]:
+        """Of the columns of a result, given those of a partial batch."""
+        width = len(self.keys)
+        places = {part: at for at, part in enumerate(self._aggregation.parts)}
+        first = width + len(self._aggregation.times)
+        found: list[pa.DataType | None] = [schema.field(at).type for at in range(width)]
+        for each in self._aggregation.aggregates:
+            kind = schema.field(first + places[each.parts[0]]).type
+            if each.kind in ("count", "mean"):
+                kind = result_type(each, None)
+            found.append(None if kind == WIDE else kind)
+        return found
 
     def key_of(self, record: Record) -> Record:
         return record[0]
@@ -182,7 +230,8 @@ class PartialRecords:
         """Two records of one key as one."""
         if self._is_count:  # most are
             return left[0], left[1] + right[1]
-        return (left[0], *[merge(a, b) for merge, a, b in zip(self._all, left[1:], right[1:])])  # noqa: B905 - as long
+        rest = zip(self._all, left[1:], right[1:], strict=True)
+        return (left[0], *[merge(a, b) for merge, a, b in rest])
 
     def results(self, records: Sequence[Record]) -> tuple[list[list[Record]], list[list[Record]]]:
         """Columns of the keys, and columns of the aggregates, for the result."""
@@ -219,15 +268,31 @@ def _add(left: Record, right: Record) -> Record:
 
 
 def _least(left: Record, right: Record) -> Record:
-    if left is None or right is None:
-        return right if left is None else left
-    return right if right < left else left
+    if left is None or left != left:  # NaN counts only if there is nothing else
+        return left if right is None else right
+    return left if right is None or not right < left else right
 
 
 def _greatest(left: Record, right: Record) -> Record:
-    if left is None or right is None:
-        return right if left is None else left
-    return right if right > left else left
+    if left is None or left != left:
+        return left if right is None else right
+    return left if right is None or not right > left else right
+
+
+def _to_python(column: pa.Array) -> list[Record]:
+    """Values that Python compares and adds as pyarrow does."""
+    if pa.types.is_timestamp(column.type):  # of datetimes Python compares the clocks on the wall
+        return list(column.cast(pa.int64()).to_pylist())
+    if column.type == WIDE:
+        return [None if value is None else int(value) for value in column.to_pylist()]
+    return list(column.to_pylist())
+
+
+def from_python(values: list[Record], kind: pa.DataType | None) -> pa.Array:
+    """Such values as a column."""
+    if kind is not None and pa.types.is_timestamp(kind):
+        return pa.array(values, pa.int64()).cast(kind)
+    return pa.array(values, type=kind)
 
 
 _FOLDS: Final = {"min": "min", "max": "max"}
@@ -258,7 +323,7 @@ def result_type(each: ColumnAggregate, schema: pa.Schema | None) -> pa.DataType 
     if each.kind != "sum":
         return kind
     if pa.types.is_decimal(kind):
-        return kind
+        return pa.decimal128(38, kind.scale)
     if pa.types.is_floating(kind):
         return pa.float64()
     if pa.types.is_unsigned_integer(kind) or pa.types.is_boolean(kind):

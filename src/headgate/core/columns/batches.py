@@ -7,9 +7,10 @@ from. Whatever does not fit is refused with the column, what came and what was e
 
 import pickle
 from collections.abc import Sequence
-from typing import Final
+from typing import NamedTuple
 
 import pyarrow as pa
+from pyarrow import compute
 
 from headgate.base.elements import Record
 from headgate.base.errors import BatchUnfit
@@ -25,7 +26,7 @@ class BatchSerializer:
         """A bundle's batches, or (as a tuple) its batches and timestamps."""
         batches: Sequence[Record] = records[0] if type(records) is tuple else records
         if not batches or not all(_is_like(batches[0], batch) for batch in batches):
-            return PICKLED + pickle.dumps(records, 5)
+            return PICKLED + pickle.dumps(_packed(records), 5)
         sink = pa.BufferOutputStream()
         sink.write(PLAIN if batches is records else TIMED)
         with pa.ipc.new_stream(sink, batches[0].schema) as stream:
@@ -38,7 +39,7 @@ class BatchSerializer:
     def loads(self, data: memoryview) -> Record:
         how = bytes(data[: len(PLAIN)])
         if how == PICKLED:
-            return pickle.loads(data[len(PLAIN) :])
+            return _unpacked(pickle.loads(data[len(PLAIN) :]))
         if how not in (PLAIN, TIMED):
             raise ValueError(f"a body begins with {how!r}")
         source = pa.BufferReader(bytes(data))
@@ -49,6 +50,41 @@ class BatchSerializer:
 
     def __reduce__(self) -> tuple[type["BatchSerializer"], tuple[()]]:
         return BatchSerializer, ()
+
+
+class PackedBatch(NamedTuple):
+    """A batch among other records, by itself: pickle would write all of what it is a slice of."""
+
+    data: bytes
+
+
+def _packed(records: Sequence[Record]) -> Record:
+    if type(records) is tuple:
+        return _packed(records[0]), records[1]
+    return [
+        PackedBatch(written(record)) if isinstance(record, pa.RecordBatch) else record
+        for record in records
+    ]
+
+
+def _unpacked(records: Record) -> Record:
+    if type(records) is tuple:
+        return _unpacked(records[0]), records[1]
+    return [read(record.data) if type(record) is PackedBatch else record for record in records]
+
+
+def written(batch: pa.RecordBatch) -> bytes:
+    """A batch, or the slice of one, with its schema."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def read(data: bytes) -> pa.RecordBatch:
+    """What ``written`` has made of it."""
+    with pa.ipc.open_stream(data) as stream:
+        return stream.read_next_batch()
 
 
 def _is_like(first: Record, batch: Record) -> bool:
@@ -76,8 +112,8 @@ class SchemaCheck:
         if batch.schema.names != schema.names:
             advice = "name them in schema=…" if self._is_declared else "all batches need the same"
             raise BatchUnfit(
-                f"{who} a batch with the columns {_listed(batch.schema)}, and "
-                f"{_listed(schema)} were expected; {advice}"
+                f"{who} a batch with the columns {listed(batch.schema)}, and "
+                f"{listed(schema)} were expected; {advice}"
             )
         columns = [
             _cast(column, field, who) for column, field in zip(batch.columns, schema, strict=True)
@@ -91,7 +127,7 @@ def _cast(column: pa.Array, field: pa.Field, who: str) -> pa.Array:
     if column.type == field.type:
         return column
     try:
-        return column.cast(field.type)
+        return _without_loss(column, field.type)
     except (pa.ArrowException, ValueError) as error:
         problem = str(error).partition("\n")[0]
         raise BatchUnfit(
@@ -100,18 +136,41 @@ def _cast(column: pa.Array, field: pa.Field, who: str) -> pa.Array:
         ) from None
 
 
-def column_of(batch: Record, name: str) -> pa.Array:
-    """A column by name; raises BatchUnfit."""
-    if not isinstance(batch, pa.RecordBatch):
+def _without_loss(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast; raises ValueError if a value would be another one then."""
+    types, before = pa.types, column.type
+    texts = [types.is_string(each) or types.is_large_string(each) for each in (before, kind)]
+    if types.is_boolean(kind) != types.is_boolean(before) and not types.is_null(before):
+        raise ValueError("one of them is a truth value")
+    if texts[0] != texts[1] and not (types.is_null(before) or types.is_dictionary(before)):
+        raise ValueError("one of them is a text")
+    cast = column.cast(kind)
+    if types.is_floating(before) and types.is_floating(kind):
+        back = cast.cast(before)
+        same = compute.or_(compute.equal(back, column), compute.is_nan(column))
+        if not compute.all(same, skip_nulls=True).as_py():
+            raise ValueError("it has fewer digits")
+    return cast
+
+
+def batch_in(record: Record) -> pa.RecordBatch:
+    """The record, if it is a batch; raises BatchUnfit."""
+    if not isinstance(record, pa.RecordBatch):
         raise BatchUnfit(
-            f"a {type(batch).__name__} came, and an Arrow batch was expected; make batches with "
+            f"a {type(record).__name__} came, and an Arrow batch was expected; make batches with "
             f"to_arrow(schema) first"
         )
+    return record
+
+
+def column_of(batch: Record, name: str) -> pa.Array:
+    """A column by name; raises BatchUnfit."""
+    batch = batch_in(batch)
     places = batch.schema.get_all_field_indices(name)
     if len(places) != 1:
         problem = "is there more than once" if places else "is not there"
         raise BatchUnfit(
-            f"column {name!r} {problem} in a batch with the columns {_listed(batch.schema)}"
+            f"column {name!r} {problem} in a batch with the columns {listed(batch.schema)}"
         )
     return batch.column(places[0])
 
@@ -121,18 +180,18 @@ def check_names(schema: pa.Schema | None, names: Sequence[str]) -> str:
     if schema is None:
         return ""
     for name in names:
-        if schema.get_field_index(name) < 0:
-            return f"there is no column {name!r}; there are {_listed(schema)}"
+        count = len(schema.get_all_field_indices(name))
+        if count != 1:
+            problem = "more than one" if count else "no"
+            return f"there is {problem} column {name!r}; there are {listed(schema)}"
     return ""
 
 
-def _listed(schema: pa.Schema) -> str:
-    shown = [f"{field.name} {field.type}" for field in schema][:MOST_SHOWN]
+def listed(schema: pa.Schema, most: int = 12) -> str:
+    """Columns with their types, for errors."""
+    shown = [f"{field.name} {field.type}" for field in schema][:most]
     more = len(schema) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "") if shown else "nothing"
-
-
-MOST_SHOWN: Final = 12
 
 
 def as_batches(made: Record) -> list[pa.RecordBatch] | None:

@@ -4,6 +4,7 @@ They are process functions on batches, so that timestamps, side outputs and erro
 them as for any other. Law: every batch that leaves has the declared schema, or that of the first.
 """
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,7 +16,7 @@ from pyarrow import acero, compute
 
 from headgate.base.elements import Record
 from headgate.base.errors import BatchUnfit
-from headgate.core.columns.batches import SchemaCheck, as_batches, column_of
+from headgate.core.columns.batches import SchemaCheck, as_batches, batch_in, column_of
 from headgate.functions.context import RuntimeContext
 from headgate.functions.function import OutputTag, ProcessFunction
 
@@ -31,14 +32,25 @@ _BY_NAME: Final[dict[tuple[str, str], TableForm]] = {
 
 def form_of(function: object) -> TableForm:
     """What the function wants, by the annotation of its first argument; a batch if it has none."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function):
+        function = getattr(type(function), "__call__", function)  # noqa: B004 - not whether it has
     try:
         parameters = list(inspect.signature(function).parameters.values())  # type: ignore[arg-type]
-        hints = typing.get_type_hints(function)
-    except (TypeError, ValueError, NameError):
+    except (TypeError, ValueError):
         return "batch"
-    kind = hints.get(parameters[0].name) if parameters else None
-    module = str(getattr(kind, "__module__", "")).partition(".")[0]
-    return _BY_NAME.get((module, getattr(kind, "__name__", "")), "batch")
+    named = [each for each in parameters if each.name != "self"]
+    kind = named[0].annotation if named else None
+    if isinstance(kind, str):
+        module, _, name = kind.rpartition(".")
+        names = getattr(function, "__globals__", {})
+        module = getattr(names.get(module.partition(".")[0]), "__name__", module)
+        found = names.get(name)
+        module = module or str(getattr(found, "__module__", ""))
+    else:
+        module, name = str(getattr(kind, "__module__", "")), getattr(kind, "__name__", "")
+    return _BY_NAME.get((module.partition(".")[0], name), "batch")
 
 
 class BatchFunction(ProcessFunction[Record, Record]):
@@ -61,9 +73,7 @@ class BatchFunction(ProcessFunction[Record, Record]):
             close_it()
 
     def process_element(self, value: Record, ctx: object) -> Iterator[Record]:
-        if not isinstance(value, pa.RecordBatch):
-            column_of(value, "")  # raises
-        made = self._function(self._given(value))
+        made = self._function(self._given(batch_in(value)))
         if _is_tagged(made) or not isinstance(made, GeneratorType | list | tuple | Iterator):
             made = (made,)
         for each in made:
@@ -76,7 +86,8 @@ class BatchFunction(ProcessFunction[Record, Record]):
         if self._form == "table":
             return table
         if self._form == "pandas":
-            return table.to_pandas()
+            # Whole numbers stay whole beside nulls, and columns stay columns.
+            return table.to_pandas(integer_object_nulls=True, ignore_metadata=True)
         import polars  # type: ignore[import-not-found] # noqa: PLC0415 - only who wants it has it
 
         return polars.from_arrow(table)
@@ -147,8 +158,7 @@ class Projection(ProcessFunction[Record, Record]):
 
 def evaluate(batch: Record, steps: list[tuple[str, Record]]) -> pa.Table:
     """Run steps of pyarrow's engine over one batch, on this thread; raises BatchUnfit."""
-    if not isinstance(batch, pa.RecordBatch):
-        column_of(batch, "")  # raises
+    batch = batch_in(batch)
     source = acero.TableSourceNodeOptions(pa.Table.from_batches([batch]))
     plan = [acero.Declaration("table_source", source)]
     plan += [acero.Declaration(name, options) for name, options in steps]

@@ -54,8 +54,10 @@ class KeyGroups:
 
 
 def key_column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """A column of keys; raises BatchUnfit."""
+    """A column of keys, without a dictionary of its own; raises BatchUnfit."""
     column = column_of(batch, name)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
     if column.null_count:
         raise BatchUnfit(
             f"column {name!r} has {column.null_count} nulls in a batch of {batch.num_rows} rows, "
@@ -96,7 +98,7 @@ def encode(columns: Sequence[pa.Array]) -> tuple[Numbers, list[Key]]:
 
 
 def _encode_column(column: pa.Array) -> tuple[Numbers, list[Key]]:
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    encoded = column.dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     return codes, encoded.dictionary.to_pylist()
 

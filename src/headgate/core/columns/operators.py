@@ -15,9 +15,9 @@ from headgate.base.errors import BatchUnfit
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator, Output
 from headgate.core.chain.snapshots import OperatorSnapshot
-from headgate.core.columns.aggregates import PartialAggregation, PartialRecords
-from headgate.core.columns.batches import column_of
-from headgate.core.columns.times import times_ms
+from headgate.core.columns.aggregates import PartialAggregation, PartialRecords, from_python
+from headgate.core.columns.batches import batch_in
+from headgate.core.columns.times import EventTime
 from headgate.core.state.reading import StateReader
 from headgate.functions.context import SnapshotMoment
 
@@ -25,37 +25,35 @@ PIECE_ROWS: Final = 1024
 """Rows that become records at a time."""
 HELD_ROWS: Final = 65_536
 """Partial rows that are held at most before they are folded again."""
+HELD_BATCHES: Final = 256
 
 
 class RecordsOperator(Operator):
     """Makes records of the rows of batches; with the times of a column if there is one."""
 
     def __init__(
-        self, make: Callable[[Sequence[str]], Record], time_column: str | None = None
+        self,
+        make: Callable[[Sequence[str]], Record],
+        time: EventTime | None = None,
     ) -> None:
         """``make`` gives, for the names of columns, what has ``rows(batch)``."""
         self._make = make
-        self._time_column = time_column
+        self._time = time
         self._names: list[str] | None = None
         self._maker: Record = None
 
     def process(self, bundle: Bundle, number: int) -> None:
-        for place, batch in enumerate(bundle.records):
+        for batch in bundle.records:
             self._check(batch)
-            time_ms = None if bundle.timestamps is None else bundle.timestamps[place]
             for start in range(0, batch.num_rows, PIECE_ROWS):
                 part = batch.slice(start, PIECE_ROWS)
                 stamps: list[int | None] | None = None
-                if self._time_column is not None:
-                    stamps = times_ms(part, self._time_column).tolist()
-                elif time_ms is not None:
-                    stamps = [time_ms] * part.num_rows
+                if self._time is not None:
+                    stamps = self._time.of(part).tolist()
                 self.output.collect(Bundle(self._maker.rows(part), stamps))
 
     def _check(self, batch: Record) -> None:
-        if not isinstance(batch, pa.RecordBatch):
-            column_of(batch, "")  # raises
-        names = batch.schema.names
+        names = batch_in(batch).schema.names
         if names != self._names:
             self._names, self._maker = list(names), self._make(names)
 
@@ -111,7 +109,10 @@ class HoldingOperator(Operator):
 
 
 class BatchesOperator(HoldingOperator):
-    """Collects records into batches of so many rows; ``make`` gives a batch for a list of them."""
+    """Collects records into batches of so many rows; ``make`` gives a batch for a list of them.
+
+    Their times stay behind, as a batch has one: whoever needs them takes a column.
+    """
 
     def __init__(
         self,
@@ -124,7 +125,6 @@ class BatchesOperator(HoldingOperator):
         self._make = make
         self._rows = rows
         self._records: list[Record] = []
-        self._latest: int | None = None
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -132,9 +132,6 @@ class BatchesOperator(HoldingOperator):
 
     def hold(self, bundle: Bundle) -> None:
         self._records.extend(bundle.records)
-        times = [time_ms for time_ms in bundle.timestamps or () if time_ms is not None]
-        if times:
-            self._latest = max(times) if self._latest is None else max(self._latest, *times)
         while len(self._records) >= self._rows:
             self._send(self._rows)
 
@@ -145,8 +142,7 @@ class BatchesOperator(HoldingOperator):
     def _send(self, count: int) -> None:
         batch = self._batch(self._records[:count])
         del self._records[:count]
-        times: list[int | None] | None = None if self._latest is None else [self._latest]
-        self.output.collect(Bundle([batch], times))
+        self.output.collect(Bundle([batch]))
 
 
 class PartialsOperator(HoldingOperator):
@@ -168,10 +164,10 @@ class PartialsOperator(HoldingOperator):
                 partial = self._aggregation.partial(batch)
                 self._held.append(partial)
                 self._rows += partial.num_rows
-        if self._rows >= HELD_ROWS:
+        if self._rows >= HELD_ROWS or len(self._held) >= HELD_BATCHES:
             self._fold()
-            if self._rows > HELD_ROWS // 2:  # many keys: folding again would gain little
-                self.flush()
+            if self._rows > HELD_ROWS // 2 or len(self._held) >= HELD_BATCHES:
+                self.flush()  # many keys: folding again would gain little
 
     def flush(self) -> None:
         if self._held:
@@ -216,10 +212,11 @@ class MergedPartialsOperator(Operator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._inner.open(replace(context, record_type=None))
+        self._inner.open(replace(context, record_type=self._records))
 
     def process(self, bundle: Bundle, number: int) -> None:
         for batch in bundle.records:
+            self._results.learn(batch)
             records = self._records.records(batch)
             times = [record[1] for record in records] if self._is_timed else None
             self._inner.process(Bundle(records, times), 0)
@@ -282,6 +279,15 @@ class ResultBatches:
         self._size_ms = size_ms
         self._gap_ms = gap_ms
 
+    def learn(self, partial: pa.RecordBatch) -> None:
+        """Types that nobody has declared are those of the first partial batch."""
+        if None in self._types:
+            found = self._records.types(partial.schema)
+            bounds = len(self._types) - len(found)
+            width = len(self._records.keys)
+            found = [*found[:width], *([None] * bounds), *found[width:]]
+            self._types = [kind or other for kind, other in zip(self._types, found, strict=True)]
+
     def batch(self, records: list[Record], times: list[int | None] | None) -> pa.RecordBatch:
         """Raises BatchUnfit."""
         keys, aggregates = self._records.results(records)
@@ -304,7 +310,9 @@ class ResultBatches:
     @staticmethod
     def _array(name: str, values: list[Record], kind: pa.DataType | None) -> pa.Array:
         try:
-            return pa.array(values, type=kind)
+            if kind is not None and pa.types.is_integer(kind) and float in set(map(type, values)):
+                raise TypeError("a sum of other numbers came")  # pyarrow would cut them
+            return from_python(values, kind)
         except (pa.ArrowException, OverflowError, TypeError) as error:
             problem = str(error).partition("\n")[0]
             raise BatchUnfit(
@@ -333,9 +341,9 @@ class BatchedOutput:
         self._output.watermark_ms = watermark_ms
 
     def collect(self, bundle: Bundle) -> None:
-        if not bundle.records:
-            return
-        batch = self._results.batch(bundle.records, bundle.timestamps)
-        known = [time_ms for time_ms in bundle.timestamps or () if time_ms is not None]
-        times: list[int | None] | None = [max(known)] if known else None
-        self._output.collect(Bundle([batch], times))
+        """In batches of a bounded size, without times: a batch has the results of many windows."""
+        records, times = bundle.records, bundle.timestamps
+        for start in range(0, len(records), HELD_ROWS):
+            end = start + HELD_ROWS
+            part = self._results.batch(records[start:end], times and times[start:end])
+            self._output.collect(Bundle([part]))

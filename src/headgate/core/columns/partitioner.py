@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headgate.base.elements import Record
 from headgate.base.errors import BatchUnfit
-from headgate.core.columns.keys import KeyGroups, Numbers
+from headgate.core.columns.keys import KeyGroups, Numbers, key_column
 from headgate.core.egress.router import Split
 
 
@@ -22,6 +22,7 @@ class ColumnPartitioner:
 
     def __init__(self, names: Sequence[str], max_parallelism: int = 128, reader: str = "") -> None:
         """``reader``: the operator on the keyed stream, which errors name."""
+        self._names = tuple(names)
         self._groups = KeyGroups(names, max_parallelism)
         self._max_parallelism = max_parallelism
         self._reader = reader
@@ -36,6 +37,8 @@ class ColumnPartitioner:
 
     def split(self, records: list[Record], timestamps: list[int | None] | None) -> Split:
         if self._channels == 1:
+            for batch in records:
+                self._check(batch)
             return [(0, records, timestamps)]
         parts: list[list[Record]] = [[] for _ in range(self._channels)]
         times: list[list[int | None]] = [[] for _ in range(self._channels)]
@@ -49,6 +52,13 @@ class ColumnPartitioner:
             for channel, part in enumerate(parts)
             if part
         ]
+
+    def _check(self, batch: Record) -> None:
+        try:
+            for name in self._names:
+                key_column(batch, name)
+        except BatchUnfit as error:
+            raise error.at(self._reader) from None
 
     def _parts(self, batch: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
         """The rows of each channel that gets any."""

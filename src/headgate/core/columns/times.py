@@ -4,6 +4,7 @@ Law: all rows of a slice belong to the same windows, so that they may be folded 
 which windows these are. Times before 1970 are rounded down, too.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -42,6 +43,21 @@ def times_ms(batch: Record, name: str) -> Numbers:
         f"column {name!r} of type {kind} cannot be the event time; give a timestamp, a date, or "
         f"whole milliseconds since 1970"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """Which column holds the event time of rows, and what is added to it.
+
+    The end of a window is no part of it: its result has the millisecond before.
+    """
+
+    column: str
+    shift_ms: int = 0
+
+    def of(self, batch: Record) -> Numbers:
+        """The time of each row; raises BatchUnfit."""
+        return times_ms(batch, self.column) + self.shift_ms
 
 
 class BatchTimes:

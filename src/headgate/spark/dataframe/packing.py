@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from headgate.core.columns.batches import written
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -57,14 +59,7 @@ def pack(batches: Iterable[Any]) -> Iterator[bytes]:
     for batch in batches:
         rows = max(1, min(MOST_ROWS, batch.num_rows * MOST_BYTES // max(1, batch.nbytes)))
         for start in range(0, batch.num_rows, rows):
-            yield _written(batch.slice(start, rows))
-
-
-def _written(batch: Any) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    return bytes(sink.getvalue())
+            yield written(batch.slice(start, rows))
 
 
 def unpack(data: Any) -> Iterator[Any]:
