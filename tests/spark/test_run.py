@@ -61,6 +61,18 @@ env.from_collection(range(4)).rebalance().map(wait).set_parallelism(2).print()
 client = env.execute_async("beside")
 print(sorted(numbers.key_by(lambda n: n).map(lambda n: n).set_parallelism(6).execute_and_collect()))
 client.get_job_execution_result().result()
+
+from headgate.base.errors import SlotsShort
+from pyspark.sql import SparkSession
+
+session = SparkSession.getActiveSession()
+cores = session.sparkContext.defaultParallelism
+try:
+    env.from_collection(range(4)).map(abs).set_parallelism(1000).rebalance().print()
+    env.execute("too wide")
+except SlotsShort as error:
+    print("too wide:", error.total >= 32, cores, session.conf.get("spark.sql.shuffle.partitions"))
+    print(error)
 """
 ENDLESS = """
 numbers = env.from_source(DataGeneratorSource(abs, None, 200.0), None, "numbers")
@@ -92,6 +104,14 @@ def test_jobs_run_with_modules_and_slots_and_one_that_fails_ends_with_1(tmp_path
     assert printed[:2] == ["2 ['x']", "[0, 2, 4, 6]"]
     assert [line for line in printed[2:] if line.startswith("[")] == [str([*range(10)])] * 2
     assert {line.partition("> ")[2] for line in printed} >= {"0", "1", "2", "3"}, printed
+
+    # Slots are threads: neither partitions nor shuffles grow with them; and they come to an end.
+    assert f"too wide: True {max(4, os.cpu_count() or 1)} 200" in printed
+    (refusal,) = [line for line in printed if line.startswith("the job needs 1000 slots")]
+    assert refusal.endswith(
+        "lower the parallelism, or give Spark more cores (local: a new session with master "
+        "local[1000], cluster: more executors or cores)"
+    )
 
     assert "INFO headgate.progress doubles: finished after" in done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "that is 3" in line]

@@ -131,11 +131,11 @@ class SlotsShort(HeadgateError):
             if excluded
             else ""
         )
+        advice += "lower the parallelism, end other jobs" if busy else "lower the parallelism"
         super().__init__(
             f"the job needs {needed} slots and Spark has {free} free ({total} in total, {busy} "
-            f"busy{without}); {advice}lower the parallelism, end other jobs, or give Spark more "
-            f"cores (local: master local[{max(needed + busy, needed)}], cluster: more executors or "
-            f"cores)"
+            f"busy{without}); {advice}, or give Spark more cores (local: a new session with master "
+            f"local[{needed + busy}], cluster: more executors or cores)"
         )
         self.needed = needed
         self.total = total
