@@ -1,8 +1,13 @@
-"""The daemon of the workers notes how they end, and leaves their own children alone."""
+"""The daemon of the workers notes how they end, leaves their own children alone, and loads once."""
 
+import json
+import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 SCRIPT = """
 import os, signal, sys, time
@@ -30,3 +35,24 @@ def test_it_notes_who_was_killed_and_who_has_failed(tmp_path: Path) -> None:
     environment = {"HEADGATE_WORKER_EXITS": str(tmp_path), "PATH": "/usr/bin"}
     subprocess.run([sys.executable, "-c", SCRIPT], env=environment, check=True, timeout=60)
     assert sorted(note.read_text() for note in tmp_path.iterdir()) == ["-9", "3"]
+
+
+LOADED = """
+import json, os, sys, threading
+from headgate.spark.exit_daemon import preload
+
+preload()
+threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
+print(json.dumps([threads, threading.active_count(), [*sys.modules]]))
+"""
+
+
+@pytest.mark.spark_smoke
+@pytest.mark.skipif(find_spec("pyspark") is None, reason="PySpark is not installed")
+def test_it_loads_what_workers_need_and_nothing_that_starts_threads() -> None:
+    program = [sys.executable, "-c", LOADED]
+    done = subprocess.run(program, env={**os.environ}, check=True, timeout=60, stdout=-1)
+    threads, of_python, modules = json.loads(done.stdout)
+    assert threads == of_python == 1, "a fork copies the locks of other threads, but no thread"
+    assert {"pyspark.worker", "headgate.host.worker.task_manager"} <= {*modules}
+    assert not {"numpy", "pandas", "pyarrow", "headgate.spark.submission"} & {*modules}

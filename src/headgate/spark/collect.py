@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import HeadgateError
 from headgate.base.moved import loads
@@ -21,7 +21,9 @@ from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.sink import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 from headgate.host.driver.results import ResultWriter, StreamClosed
 from headgate.spark.driver_sinks import DriverStream
-from headgate.spark.job import SparkJob
+
+if TYPE_CHECKING:
+    from headgate.spark.job import SparkJob  # workers, which load the sink, have no use for it
 
 QUEUED_LISTS: Final = 16
 """How many lists of records wait in the driver for the iterator over the result."""
@@ -66,7 +68,7 @@ class CollectedResults:
             self._lists.append(records)
             self._changed.notify_all()
 
-    def started(self, job: SparkJob) -> None:
+    def started(self, job: "SparkJob") -> None:
         """Records come from this job; its end ends the iteration, after all that came before."""
         self._job = job
         job.when_ended(self._job_ended)

@@ -1,20 +1,28 @@
 """Spark's daemon of Python workers, which also records how each of them has ended.
 
-Spark's own lets the kernel forget its children, so that nobody learns whether one was killed. This
-one is named by ``spark.python.daemon.module`` in local sessions that Headgate makes. Law: workers
-see no difference; only an exit other than a regular one is recorded, in a file for each process in
-the folder that the environment names.
+Spark's own lets the kernel forget its children, so that nobody learns whether one was killed, and
+each child imports all that it needs. This one, which ``spark.python.daemon.module`` names in local
+sessions that Headgate makes, imports that once, before the first fork. Laws: workers see no
+difference; only an exit other than a regular one is recorded, in a file for each process in the
+folder that the environment names; there is one thread when a worker is forked, for which reason
+nothing is loaded here that loads numpy, pandas or pyarrow.
 """
 
+import gc
 import os
 import signal
+import sys
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 from headgate.host.worker.exits import EXITS, exits_folder, note_exit
+
+WORKER: Final = "pyspark.worker"
+"""The module of Spark's usual workers; others serve one kind of query each."""
+PRELOADED: Final = (WORKER, "headgate.spark.worker")
 
 
 class WatchedSignals:
@@ -57,8 +65,17 @@ def exit_daemon_options() -> dict[str, str]:
     }
 
 
+def preload() -> None:
+    """Import what every worker of a job needs."""
+    for name in PRELOADED:
+        import_module(name)
+    gc.freeze()  # a collection in a worker would copy the pages that it shares with the others
+
+
 def main() -> None:
     """Run Spark's daemon."""
+    if WORKER in sys.argv[1:2]:
+        preload()
     daemon: Any = import_module("pyspark.daemon")
     if folder := os.environ.get(EXITS):
         watched = daemon.signal = WatchedSignals(folder)

@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 
-from pyarrow import fs
-
 from headgate.base.elements import ByteLike
 from headgate.base.errors import (
     CheckpointCorrupt,
@@ -30,7 +28,7 @@ from headgate.base.object_store import is_s3, open_s3, s3_problem
 from headgate.host.checkpoints.conditional_puts import ConditionalPuts, puts_of
 from headgate.host.checkpoints.metadata import CheckpointKey
 from headgate.host.files.no_links import LinkRefused
-from headgate.host.files.private_files import PrivateFiles
+from headgate.host.files.private_files import PrivateFiles, arrow_fs
 
 BUFFER_BYTES: Final = 1024 * 1024
 """Smaller writes are gathered up to this size."""
@@ -119,7 +117,7 @@ class Folder:
     def entries(self) -> list[Entry]:
         """Sorted by name; none if the folder does not exist."""
         with storage_errors(self.shown):
-            selector = fs.FileSelector(self.path, allow_not_found=True)
+            selector = arrow_fs().FileSelector(self.path, allow_not_found=True)
             found = self.system.get_file_info(selector)
         return sorted(map(_entry, found), key=lambda entry: entry.name)
 
@@ -127,7 +125,7 @@ class Folder:
         """The folder or file at its path, if there is one."""
         with storage_errors(self.shown):
             found = self.system.get_file_info(self.path)
-        return None if found.type == fs.FileType.NotFound else _entry(found)
+        return None if found.type == arrow_fs().FileType.NotFound else _entry(found)
 
     def has(self, name: str) -> bool:
         """Whether there is a file of this name."""
@@ -260,7 +258,7 @@ def open_folder(where: str, below: str = "", signing: CheckpointKey | None = Non
     if _SCHEME.match(where) is None:
         return _local(os.path.abspath(where), below, signing)
     try:
-        system, path = open_s3(where) if is_s3(where) else fs.FileSystem.from_uri(where)
+        system, path = open_s3(where) if is_s3(where) else arrow_fs().FileSystem.from_uri(where)
     except (ValueError, ImportError) as error:
         raise StorageUnusable(shown, _first_line(error), f"give {KNOWN}") from error
     except OSError as error:
@@ -325,8 +323,8 @@ def _first_line(error: BaseException) -> str:
 
 def _entry(found: Any) -> Entry:
     changed_ms = (found.mtime_ns or 0) // 1_000_000
-    is_folder = found.type == fs.FileType.Directory
-    is_strange = found.type == fs.FileType.Unknown
+    is_folder = found.type == arrow_fs().FileType.Directory
+    is_strange = found.type == arrow_fs().FileType.Unknown
     return Entry(found.base_name, is_folder, found.size or 0, changed_ms, is_strange)
 
 

@@ -11,9 +11,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, BinaryIO, ClassVar, Final
-
-from pyarrow import fs
 
 from headgate.host.files.no_links import (
     FILE_MODE,
@@ -26,6 +25,14 @@ from headgate.host.files.no_links import (
 )
 
 _SEARCH_ONLY: Final = getattr(os, "O_PATH", 0)
+
+
+@cache
+def arrow_fs() -> Any:
+    """``pyarrow.fs``, which takes longer to load than the rest of a job that uses no folder."""
+    from pyarrow import fs  # noqa: PLC0415 - drivers and workers without checkpoints go without
+
+    return fs
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,7 @@ class PrivateFiles:
 
     def get_file_info(self, wanted: Any) -> Any:
         """Of a path, or of all entries of a ``FileSelector``'s folder; links are not followed."""
-        if isinstance(wanted, fs.FileSelector):
+        if isinstance(wanted, arrow_fs().FileSelector):
             return self._list(wanted.base_dir)
         try:
             if wanted == self.root:
@@ -55,6 +62,7 @@ class PrivateFiles:
             with self._beside(wanted) as (folder, name):
                 return _info(wanted, os.stat(name, dir_fd=folder, follow_symlinks=False))
         except FileNotFoundError:
+            fs = arrow_fs()
             return fs.FileInfo(wanted, fs.FileType.NotFound)
 
     def open_output_stream(self, path: str, *, buffer_size: int) -> BinaryIO:
@@ -198,6 +206,7 @@ class PrivateFile:
 
 
 def _info(path: str, found: os.stat_result) -> Any:
+    fs = arrow_fs()
     kinds = {stat.S_IFREG: fs.FileType.File, stat.S_IFDIR: fs.FileType.Directory}
     kind = kinds.get(stat.S_IFMT(found.st_mode), fs.FileType.Unknown)
     return fs.FileInfo(path, kind, mtime_ns=found.st_mtime_ns, size=found.st_size)
