@@ -48,6 +48,8 @@ env.from_collection([1, 0]).map(divide).name("divide").print()
 env.execute("division")
 """
 WIDE = """
+print("heavy", sorted({"numpy", "pandas", "pyarrow"} & {*sys.modules}))
+
 import time
 
 numbers = env.from_collection(range(10)).rebalance().map(lambda n: n).set_parallelism(5)
@@ -104,6 +106,8 @@ def test_jobs_run_with_modules_and_slots_and_one_that_fails_ends_with_1(tmp_path
     assert printed[:2] == ["2 ['x']", "[0, 2, 4, 6]"]
     assert [line for line in printed[2:] if line.startswith("[")] == [str([*range(10)])] * 2
     assert {line.partition("> ")[2] for line in printed} >= {"0", "1", "2", "3"}, printed
+
+    assert "heavy []" in printed, "what a plain job does not need costs time at every start"
 
     # Slots are threads: neither partitions nor shuffles grow with them; and they come to an end.
     assert f"too wide: True {max(4, os.cpu_count() or 1)} 200" in printed

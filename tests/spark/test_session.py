@@ -13,6 +13,7 @@ import pytest
 
 from headgate.base.errors import SessionFailed, SparkMissing
 from headgate.spark import session as session_module
+from headgate.spark.cluster import cluster_of
 from headgate.spark.session import Slots, await_slots, find_session, is_known, slots
 from tests.spark.cluster import free_port, until
 
@@ -53,6 +54,15 @@ def test_workers_run_the_same_python_and_have_headgate(spark: "SparkSession") ->
 
     seen = spark.sparkContext.parallelize([0], 1).mapPartitions(look).collect()
     assert seen[0][0] == sys.executable
+
+
+@pytest.mark.spark_smoke
+def test_numbers_and_arrays_of_numpy_reach_java(spark: "SparkSession") -> None:
+    """Headgate has its own answer to what PySpark asks about each argument of a call."""
+    numpy, java = pytest.importorskip("numpy"), cluster_of(spark).java
+    assert java.java.lang.Math.abs(numpy.int64(-3)) == 3
+    assert java.java.util.Arrays.hashCode(numpy.array([1, 2])) == 994
+    assert java.java.util.Objects.hashCode([1, 2]) == 994, "a list stays one"
 
 
 @pytest.mark.spark_smoke

@@ -222,6 +222,7 @@ def java_start(jvm_options: str = "") -> Iterator[None]:
     import pyspark.java_gateway
     from pyspark import SparkContext
 
+    _leave_numpy_alone()
     module: Any = pyspark.java_gateway
     logging.getLogger().addFilter(is_not_py4j)  # Py4J logs what it raises; added once
     launcher = _JvmLauncher(jvm_options)
@@ -235,6 +236,30 @@ def java_start(jvm_options: str = "") -> Iterator[None]:
         raise
     finally:
         module.Popen = usual
+
+
+def _leave_numpy_alone() -> None:
+    """Let calls to Java load neither numpy nor pandas, which takes half a second.
+
+    Two of PySpark's converters of arguments import its testing tools, and with them pandas, just to
+    learn whether there is a numpy. An object of numpy's exists only where numpy is loaded.
+    """
+    import pyspark.sql.types as types
+
+    def is_scalar(self: object, obj: object) -> bool:
+        kind = getattr(sys.modules.get("numpy"), "generic", None)
+        return kind is not None and isinstance(obj, kind)
+
+    def is_flat_array(self: object, obj: Any) -> bool:
+        kind = getattr(sys.modules.get("numpy"), "ndarray", None)
+        return kind is not None and isinstance(obj, kind) and obj.ndim == 1
+
+    for name, can_convert in (
+        ("NumpyScalarConverter", is_scalar),
+        ("NumpyArrayConverter", is_flat_array),
+    ):
+        if (converter := getattr(types, name, None)) is not None:
+            converter.can_convert = can_convert
 
 
 class _JvmLauncher:
