@@ -86,6 +86,64 @@ def test_a_java_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Monke
     assert "within 0.2 s" in rejected.why
 
 
+def describe(home: Path, text: str) -> None:
+    """Let the program in this home be no script, and the file beside it say this."""
+    (home / "bin" / "java").write_bytes(b"\x7fELF")
+    (home / "release").write_text(text)
+
+
+def test_a_java_whose_home_describes_it_is_not_started(tmp_path: Path) -> None:
+    home = make_java(tmp_path / "a", "17.0.1")
+    describe(home, 'JAVA_VERSION="21.0.8"\nMODULES="java.base jdk.incubator.vector"\n')
+    found = find_java({"JAVA_HOME": str(home), "PATH": ""}).found
+    assert found == java.Java(home, "21.0.8", "JAVA_HOME", True)
+    trimmed = make_java(tmp_path / "b", "17.0.1")
+    describe(trimmed, 'JAVA_VERSION="21.0.8"\nMODULES="java.base"\n')
+    found = find_java({"JAVA_HOME": str(trimmed), "PATH": ""}).found
+    assert found is not None and not found.has_vector_module
+
+
+def test_a_script_is_asked_whatever_stands_beside_it(tmp_path: Path) -> None:
+    home = make_java(tmp_path / "a", "17.0.1")
+    (home / "release").write_text('JAVA_VERSION="21.0.8"\nMODULES="java.base"\n')
+    found = find_java({"JAVA_HOME": str(home), "PATH": ""}).found
+    assert found == java.Java(home, "17.0.1", "JAVA_HOME", True)
+
+
+def test_a_description_that_does_not_say_all_does_not_count(tmp_path: Path) -> None:
+    home = make_java(tmp_path / "a", "17.0.1")
+    describe(home, 'JAVA_VERSION="21.0.8"\n')
+    [rejected, *_] = find_java({"JAVA_HOME": str(home), "PATH": ""}).rejected
+    assert "cannot be started" in rejected.why
+
+
+@pytest.mark.parametrize(
+    ("options", "environ"),
+    [
+        ({"spark.driver.memory": "8g"}, {}),
+        ({"spark.driver.extraJavaOptions": "-XX:+UseZGC"}, {}),
+        ({}, {"SPARK_DRIVER_MEMORY": "8g"}),
+        ({}, {"SPARK_SUBMIT_OPTS": "-Dx=y -XX:+UseG1GC"}),
+        ({}, {"PYSPARK_SUBMIT_ARGS": "--driver-memory 8g pyspark-shell"}),
+        ({}, {"JDK_JAVA_OPTIONS": "-Xmx8g"}),
+    ],
+)
+def test_a_heap_that_somebody_has_chosen_gets_no_collector_for_small_ones(
+    options: dict[str, str], environ: dict[str, str]
+) -> None:
+    assert java.quick_start_options(options, environ) == java.OPTIMIZED_LATER
+
+
+def test_java_takes_the_options_of_a_quick_start() -> None:
+    options = java.quick_start_options({}, {}).split()
+    found = find_java(os.environ).found
+    assert found is not None
+    command = [found.home / "bin" / "java", *options, "-version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr.lower(), "an option of the past is named at every start"
+
+
 def test_the_version_is_asked_for_once(tmp_path: Path) -> None:
     home = make_java(tmp_path / "a", "17.0.1")
     environ = {"JAVA_HOME": str(home), "PATH": ""}

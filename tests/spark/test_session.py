@@ -14,6 +14,7 @@ import pytest
 from headgate.base.errors import SessionFailed, SparkMissing
 from headgate.spark import session as session_module
 from headgate.spark.cluster import cluster_of
+from headgate.spark.java import OPTIMIZED_LATER
 from headgate.spark.session import Slots, await_slots, find_session, is_known, slots
 from tests.spark.cluster import free_port, until
 
@@ -202,6 +203,19 @@ def test_a_log_configuration_of_the_user_stays(built: Built, tmp_path: Path) -> 
     assert "log4j2.properties" in built()["spark.driver.extraJavaOptions"]
     (tmp_path / "log4j2.properties").touch()
     assert "spark.driver.extraJavaOptions" not in built()
+
+
+def test_a_local_session_starts_quickly_unless_a_script_chooses_the_options(
+    built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(session_module, "_build", lambda options, jvm="": seen.append(jvm))
+    find_session({"java.class-archive": "false"})
+    (tmp_path / "spark-env.sh").write_text('SPARK_SUBMIT_OPTS="$SPARK_SUBMIT_OPTS -XX:+UseG1GC"')
+    find_session({"java.class-archive": "false"})
+    find_session({"java.class-archive": "false", "spark.master": "yarn"})
+    assert OPTIMIZED_LATER in seen[0]
+    assert seen[1:] == ["", ""]
 
 
 def test_a_cluster_is_not_bound_to_the_loopback_address(built: Built) -> None:

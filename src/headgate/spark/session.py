@@ -37,7 +37,13 @@ from headgate.spark.connect import (
     remote_of,
 )
 from headgate.spark.exit_daemon import exit_daemon_options
-from headgate.spark.java import SUBMIT_OPTIONS, Java, ensure_java, java_start
+from headgate.spark.java import (
+    SUBMIT_OPTIONS,
+    Java,
+    ensure_java,
+    java_start,
+    quick_start_options,
+)
 from headgate.spark.job_files import scratch_folder
 from headgate.spark.security import AUTHENTICATE, is_one_process, protected_options
 
@@ -53,6 +59,7 @@ SLOTS_OF_A_CORE: Final = 4
 but a stage of Spark's own may use all of them, and Spark shares its memory out among that many."""
 CONNECT_TIMEOUT_S: Final = 5.0
 LOG_FILE: Final = "log4j2.properties"
+ENVIRONMENT_FILE: Final = "spark-env.sh"
 PYTHON: Final = "python.executable"
 
 on_started: Final[list[Callable[[], None]]] = []
@@ -199,7 +206,7 @@ def _start(settings: Mapping[str, str], cores: int | None, needed: int) -> "Spar
         del options["spark.master"]
         options[REMOTE] = remote
     with _environment(**environment):
-        return _build(options, sharing)
+        return _build(options, f"{sharing} {_quick_start(options)}".strip())
 
 
 def _class_sharing(settings: Mapping[str, str], java: Java | None) -> str:
@@ -214,6 +221,12 @@ def _class_sharing(settings: Mapping[str, str], java: Java | None) -> str:
     if not (found := archive.start_options()):
         make_at_exit(archive)
     return found
+
+
+def _quick_start(options: Mapping[str, str]) -> str:
+    """Options for the JVM of a local session; none if a script of the user's may give it others."""
+    has_script = (_conf_folder() / ENVIRONMENT_FILE).exists()
+    return "" if has_script else quick_start_options(options, os.environ)
 
 
 def _open_remote(settings: Mapping[str, str]) -> "SparkSession | None":
