@@ -1,5 +1,7 @@
 """The benchmarks that run on Spark, small: they measure real jobs and check what these counted."""
 
+import time
+
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
@@ -24,7 +26,7 @@ from headgate.cli.bench.keyed_count import (
 from headgate.cli.bench.latency import LatencyMeter, StampReader, run_latency_bench
 from headgate.cli.bench.observe import observed_round
 from headgate.cli.bench.point_reads import POINT_MEANINGS, points_section
-from headgate.cli.bench.startup import first_record_at
+from headgate.cli.bench.startup import first_record_at, tree_cpu_s
 from headgate.cli.bench.state import AmountReader, run_state_bench
 from headgate.cli.bench.windows import (
     SENSORS,
@@ -158,6 +160,7 @@ def test_latency_meter_tells_percentiles() -> None:
 def test_startup_is_measured_to_the_first_record(spark: SparkSession) -> None:
     called, first = first_record_at()
     assert first > called
+    assert tree_cpu_s() > time.process_time(), "Spark's JVM is a child of this process"
 
 
 def test_state_is_measured_in_memory_and_in_rocksdb(spark: SparkSession) -> None:
