@@ -6,6 +6,7 @@ Records keep their timestamps; the only watermark is the last one, at the end of
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 from headgate.api.job import JobExecutionResult, JobStatus, Promise, RunningJob
@@ -27,7 +28,6 @@ from headgate.connectors.arrow.types import arrow_schema
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator, PollResult
 from headgate.core.chain.outputs import typed
-from headgate.core.operators.process import timed
 from headgate.core.operators.source import SourceOperator
 from headgate.core.operators.split_discovery import pickled_splits
 from headgate.functions.context import TaskInfo
@@ -234,6 +234,11 @@ def _travelling(graph: StreamGraph, edge: StreamEdge, output: "Kept") -> Bundle:
     times = [time_ms for _, time_ms in pairs]
     has_times = any(time_ms is not None for time_ms in times)
     return Bundle([record for record, _ in pairs], times if has_times else None)
+
+
+def timed(bundle: Bundle) -> Iterator[tuple[Record, int | None]]:
+    """Records with their timestamps."""
+    return zip(bundle.records, bundle.timestamps or repeat(None))  # noqa: B905 - repeat has no end
 
 
 class Kept:

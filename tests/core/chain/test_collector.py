@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.base.elements import Bundle
 from headgate.core.chain.collector import Collector, LateRecords
+from headgate.core.state.cursor import Cursor
 from headgate.functions.function import OutputTag
 from tests.core.chain.kit import KeptOutput
 
@@ -43,7 +45,30 @@ def sweep_all(collector: Collector, called: list[tuple[list[object], int | None]
     collector.sweep(founds, [timestamp for _, timestamp in called], "it")
 
 
-@given(calls, st.integers(1, 5), st.booleans(), st.sampled_from([take_each, sweep_all]))
+class Moment:
+    """The context that a function is passed."""
+
+    time_ms: int | None = None
+
+
+def sweep_calls(collector: Collector, called: list[tuple[list[object], int | None]]) -> None:
+    """A function that returns a list, a tuple or a generator, and knows its key and its time."""
+    cursor, moment = Cursor(), Moment()
+
+    def call(record: int, context: object) -> object:
+        found, timestamp = called[record]
+        assert context is moment and moment.time_ms == timestamp and cursor.key == -record
+        return [found, tuple(found), iter(found), (value for value in found)][record % 4]
+
+    places = range(len(called))
+    keys = [-place for place in places]
+    bundle = Bundle(list(places), [timestamp for _, timestamp in called])
+    collector.sweep_calls(call, moment, cursor, keys, bundle, "it")
+
+
+@given(
+    calls, st.integers(1, 5), st.booleans(), st.sampled_from([take_each, sweep_all, sweep_calls])
+)
 def test_every_value_goes_where_its_tag_says_in_order_with_its_time(
     called: list[tuple[list[object], int | None]],
     piece: int,
@@ -64,7 +89,8 @@ def test_every_value_goes_where_its_tag_says_in_order_with_its_time(
         side = KeptOutput()
         side.bundles = [bundle for name, bundle in output.side if name == tag]
         assert side.timed == expected
-    assert all(len(bundle.records) <= piece for bundle in output.bundles)
+    most = piece + len(called) if collect is sweep_calls else piece
+    assert all(len(bundle.records) <= most for bundle in output.bundles)
 
 
 def test_nothing_is_nothing() -> None:
@@ -190,6 +216,97 @@ def test_with_object_reuse_values_are_handed_on_as_they_are() -> None:
     value = [1]
     Collector(output, copies=False).sweep([[value, (OutputTag("side"), value)]], None, "it")
     assert output.records[0] is value and output.side_records("side")[0] is value
+
+
+def run_calls(output: KeptOutput, function: Callable[..., object], records: list[Any]) -> None:
+    """All of them in one bundle without times."""
+    keys = [None] * len(records)
+    Collector(output).sweep_calls(function, Moment(), Cursor(), keys, Bundle(records), "it")
+
+
+def test_calls_for_a_bundle_without_times_give_bundles_without_times() -> None:
+    output = KeptOutput()
+    side = OutputTag("side")
+    found = [[1, (side, 2)], None, (3,), [], [4, 5, (side, 6)]]
+    run_calls(output, lambda record, context: found[record], [0, 1, 2, 3, 4])
+    assert [bundle.timestamps for bundle in output.bundles] == [None]
+    assert output.records == [1, 3, 4, 5]
+    assert output.side_records("side") == [2, 6]
+
+
+def test_a_call_is_made_after_the_generator_of_the_one_before_has_ended() -> None:
+    log: list[str] = []
+
+    def twice(record: int, context: object) -> Iterator[int]:
+        log.append(f"begin {record}")
+        yield record
+        yield record
+        log.append(f"end {record}")
+
+    run_calls(KeptOutput(), twice, [1, 2])
+    assert log == ["begin 1", "end 1", "begin 2", "end 2"]
+
+
+def test_a_call_that_never_ends_is_sent_on_in_pieces() -> None:
+    output = KeptOutput()
+
+    def endless(record: int, context: object) -> Iterator[int]:
+        for number in range(1_000_000):
+            if number == 50_000:
+                raise ValueError("enough")
+            yield number
+
+    with pytest.raises(ValueError, match="enough"):
+        run_calls(output, endless, [0])
+    assert output.records == list(range(49_152))
+    assert {len(bundle.records) for bundle in output.bundles} == {4096}
+
+
+@pytest.mark.parametrize("first", [("a", 1), ("a", None), 7])
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_pairs_of_known_kinds_do_not_let_others_pass(first: object, times: int) -> None:
+    """However many immutable pairs came before, a list in a pair is copied, early or late."""
+    kept: list[int] = []
+
+    def growing(record: int, context: object) -> Iterator[Any]:
+        for _ in range(times):
+            yield first
+        if record % 3 == 0:
+            kept.append(record)
+            yield "a", kept
+            yield kept, 1
+            yield kept
+            kept.append(-1)
+
+    output = KeptOutput()
+    run_calls(output, growing, list(range(1, 10)))
+    changed = [value for value in output.records if value != first]
+    expected: list[Any] = []
+    for so_far in ([3], [3, -1, 6], [3, -1, 6, -1, 9]):
+        expected += [("a", so_far), (so_far, 1), so_far]
+    assert changed == expected
+
+
+def test_an_iterator_that_has_ended_is_not_asked_again() -> None:
+    class Once:
+        asked = 0
+
+        def __iter__(self) -> "Once":
+            return self
+
+        def __next__(self) -> int:
+            self.asked += 1
+            raise StopIteration
+
+    found = Once()
+    run_calls(KeptOutput(), lambda record, context: found, [0])
+    assert found.asked == 1
+
+
+@pytest.mark.parametrize("found", [5, object()])
+def test_what_a_call_returned_and_cannot_be_iterated_is_told(found: object) -> None:
+    with pytest.raises(TypeError, match="it must return an iterable"):
+        run_calls(KeptOutput(), lambda record, context: found, [0])
 
 
 @pytest.mark.parametrize("found", [5, object()])

@@ -86,6 +86,16 @@ class Scripted:
     create_accumulator = add = merge = None
 
 
+class Doubly(Scripted):
+    """Yields once more what it has kept, changed in between."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield self.next()
+        self.kept.append(-1)
+        self.returned.append(copy.deepcopy(self.kept))
+        yield self.kept
+
+
 OPERATORS: list[Callable[[Any], Operator]] = [
     MapOperator,
     FlatMapOperator,
@@ -104,6 +114,18 @@ def test_what_was_returned_is_what_was_sent(
 ) -> None:
     function = Scripted(script)
     output = run(make(function), cut(list(range(len(script))), cuts))
+    assert output.records == function.returned
+
+
+@given(script=scripts | turning, cuts=sizes, keyed=st.booleans())
+def test_what_was_yielded_beside_others_is_what_was_sent(
+    script: list[str], cuts: list[int], keyed: bool
+) -> None:
+    function = Doubly(script)
+    operator: Operator = ProcessOperator(function)
+    if keyed:
+        operator = KeyedProcessOperator(function, lambda record: 0)
+    output = run(operator, cut(list(range(len(script))), cuts))
     assert output.records == function.returned
 
 

@@ -5,17 +5,24 @@ dropped; the late records of a bundle leave together, with their times.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from operator import length_hint
 from types import GeneratorType
-from typing import Final
+from typing import Final, Protocol
 
-from headgate.base.elements import Bundle, Record
+from headgate.base.elements import Bundle, Key, Record
 from headgate.base.values import ATOMS, own
 from headgate.core.chain.operator import Output
 from headgate.core.chain.record_failures import FailureStreak
 from headgate.core.chain.user_function import iterable
+from headgate.core.state.cursor import Cursor
 from headgate.functions.function import OutputTag
+
+
+class TimedContext(Protocol):
+    """What a function is passed beside its record, and what the record's time is set in."""
+
+    time_ms: int | None
 
 
 class Collector:
@@ -70,6 +77,55 @@ class Collector:
                 stamp(time_ms)
                 if len(records) >= size:
                     self._send_on()
+        self.flush()
+
+    def sweep_calls(
+        self,
+        call: Callable[[Record, TimedContext], Record],
+        context: TimedContext,
+        cursor: Cursor,
+        keys: Iterable[Key],
+        bundle: Bundle,
+        who: str,
+    ) -> None:
+        """The same for ``call(record, context)`` of each record, at its key and with its time.
+
+        Most calls give one value: that takes no generator, call or look at the length here. So a
+        piece may hold as many values more than its size as the bundle has records. A pair of the
+        same kinds as an immutable one before it is immutable too.
+        """
+        self.flush()
+        self._timed = timed = bundle.timestamps is not None
+        copies, atoms = self._copies, ATOMS
+        send, stamp = self._records.append, self._times.append
+        first_kind = second_kind = None
+        entries = zip(bundle.records, keys, bundle.timestamps or repeat(None))  # noqa: B905 - as long
+        for record, key, time_ms in entries:
+            cursor.key = key
+            context.time_ms = time_ms
+            found = call(record, context)
+            if type(found) is not GeneratorType:
+                if found is None:
+                    continue
+                found = iter(iterable(found, who))
+            for value in found:
+                if type(value) is tuple and len(value) == 2:
+                    first, second = value
+                    if type(first) is not first_kind or type(second) is not second_kind:
+                        if type(first) in atoms and type(second) in atoms:
+                            first_kind, second_kind = type(first), type(second)
+                        elif copies:
+                            value = self._own(value)
+                elif copies and type(value) not in atoms:
+                    value = self._own(value)
+                send(value)
+                if timed:
+                    stamp(time_ms)
+                break
+            else:
+                continue
+            for value in found:
+                self._take_more(chain((value,), found), time_ms)
         self.flush()
 
     def sweep_on(
@@ -147,6 +203,21 @@ class Collector:
         """Send on what was collected."""
         if self._records:
             self._send_on()
+
+    def _take_more(self, found: Iterable[Record], time_ms: int | None) -> None:
+        """What a call gives behind its first value, in pieces: it may be more than memory holds."""
+        records, size, copies, atoms = self._records, self._size, self._copies, ATOMS
+        for value in found:
+            if copies and not (
+                len(value) == 2 and type(value[0]) in atoms and type(value[1]) in atoms
+                if (kind := type(value)) is tuple
+                else kind in atoms
+            ):
+                value = self._own(value)
+            records.append(value)
+            self._times.append(time_ms)
+            if len(records) >= size:
+                self._send_on()
 
     def _send_on(self) -> None:
         self._pieces += 1

@@ -16,7 +16,7 @@ from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.user_function import iterable
 from headgate.core.operators.basic import FunctionOperator
-from headgate.core.state.cursor import Cursor
+from headgate.core.state.cursor import NO_KEY, Cursor
 from headgate.functions.context import TimeDomain, TimerService
 from headgate.functions.error_policy import FailedTimer
 
@@ -108,11 +108,14 @@ class ProcessOperator(FunctionOperator):
         self._times = ReadOnlyTimerService(context)
         self._context = ProcessContext(self._times)
         self._collector = Collector(self.output, not self.reuses_objects)
+        self._no_keys = Cursor(), repeat(NO_KEY)
 
     def process(self, bundle: Bundle, number: int) -> None:
         if self.failures is None:
-            calls = self._calls(timed(bundle))
-            self._collector.sweep(calls, bundle.timestamps, "process_element")
+            cursor, keys = self._no_keys
+            self._collector.sweep_calls(
+                self._call, self._context, cursor, keys, bundle, "process_element"
+            )
             return
         source = iter(bundle.records)
         entries = zip(source, bundle.timestamps or repeat(None))  # noqa: B905 - repeat has no end
@@ -152,9 +155,10 @@ class KeyedProcessOperator(FunctionOperator):
 
     def process(self, bundle: Bundle, number: int) -> None:
         if self.failures is None:
-            keys, times = self._selection.keys(bundle.records), bundle.timestamps or repeat(None)
-            calls = self._calls(zip(bundle.records, times, keys))  # noqa: B905 - as long
-            self._collector.sweep(calls, bundle.timestamps, "process_element")
+            keys = self._selection.keys(bundle.records)
+            self._collector.sweep_calls(
+                self._call, self._context, self._cursor, keys, bundle, "process_element"
+            )
             return
         bundle, keys = self._selection.keyed(bundle, self._key_streak)
         source = iter(bundle.records)
@@ -233,8 +237,3 @@ class TimerCall:
                 f"add the method on_timer(timestamp, ctx)"
             )
         self._collector.take(iterable(call(time_ms, context), "on_timer"), time_ms)
-
-
-def timed(bundle: Bundle) -> Iterator[tuple[Record, int | None]]:
-    """Records with their timestamps."""
-    return zip(bundle.records, bundle.timestamps or repeat(None))  # noqa: B905 - repeat has no end
