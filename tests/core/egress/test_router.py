@@ -252,6 +252,24 @@ def test_a_key_that_is_not_hashable_is_routed_all_the_same() -> None:
     assert router.pick({"a": [1]}) == router.pick({"a": [1]})
 
 
+def test_new_keys_among_known_ones_take_the_channel_that_they_would_take_alone() -> None:
+    computed: list[object] = []
+
+    class Watched(KeyGroupPartitioner):
+        def _channel_of(self, key: object) -> int:
+            computed.append(key)
+            return super()._channel_of(key)
+
+    router, alone = Watched(lambda pair: pair[0]), KeyGroupPartitioner(lambda key: key)
+    for some in (router, alone):
+        some.set_up(3)
+    words = ["a", "b", "a", ["list"], "c", "a", "c"]
+    for count in (2, 3, len(words)):
+        split = router.split([(word, place) for place, word in enumerate(words[:count])], None)
+        assert all(alone.pick(word) == channel for channel, part, _ in split for word, _ in part)
+    assert [key for key in computed if key != ["list"]] == ["a", "b", "c"], "each once"
+
+
 def test_the_memo_of_keys_has_a_bound() -> None:
     router = KeyGroupPartitioner(lambda record: record)
     router.set_up(4)

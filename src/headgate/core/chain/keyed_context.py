@@ -21,6 +21,7 @@ from headgate.core.chain.snapshots import restored_parts
 from headgate.core.chain.timer_service import Fire, InternalTimerService
 from headgate.core.state.backend import Sweep
 from headgate.core.state.cursor import PLAIN, seen
+from headgate.core.state.key_taking import key_taker
 from headgate.core.state.keys import go_by_identity
 from headgate.core.state.migration import Change, shape_of
 from headgate.core.state.opening import StateOpener
@@ -107,12 +108,13 @@ class KeySelection:
     ``sweeps`` are those of the backend: state is cleaned up when the records of a bundle arrive.
     """
 
-    __slots__ = ("_key_of", "_operator", "_sweeps")
+    __slots__ = ("_key_of", "_operator", "_sweeps", "_take")
 
     def __init__(
         self, key_of: Callable[[Record], Key], operator: str, sweeps: Sequence[Sweep] = ()
     ) -> None:
         self._key_of = key_of
+        self._take = key_taker(key_of)
         self._operator = operator
         self._sweeps = sweeps
 
@@ -120,9 +122,8 @@ class KeySelection:
         """A key for each record."""
         for sweep in self._sweeps:
             sweep(len(records))
-        key_of = self._key_of
         try:
-            return hashable([key_of(record) for record in records])
+            return hashable(self._take(records))
         except (Exception, SystemExit) as error:
             raise_user_error(error, self._operator, "when the key of a record was selected")
 
@@ -132,7 +133,7 @@ class KeySelection:
             sweep(len(bundle.records))
         key_of = self._key_of
         try:
-            keys = hashable([key_of(record) for record in bundle.records])
+            keys = hashable(self._take(bundle.records))
             streak.passed()
             return bundle, keys
         except Exception:  # each alone: a selector may be called again, others have called it too

@@ -11,6 +11,7 @@ from typing import Final, NoReturn, Protocol
 
 from headgate.base.elements import Key, Record
 from headgate.base.errors import HeadgateError, raise_user_error
+from headgate.core.state.key_taking import key_taker
 from headgate.core.state.keys import key_group, mix
 
 Split = list[tuple[int, list[Record], list[int | None] | None]]
@@ -154,10 +155,11 @@ class KeyGroupPartitioner(_PerRecord):
     ) -> None:
         super().__init__()
         self._key_of = key_of
+        self._take_keys = key_taker(key_of)
         self._reader = reader
         self._reader_takes_all = reader_takes_all
         self._max_parallelism = max_parallelism
-        self._memo: dict[Key, int] = {}
+        self._memo = ChannelMemo(self._channel_of)
 
     def set_up(self, channels: int) -> None:
         super().set_up(channels)
@@ -172,13 +174,13 @@ class KeyGroupPartitioner(_PerRecord):
         return split_by(self._picks(records), self.channels, records, timestamps)
 
     def _picks(self, records: list[Record]) -> list[int]:
-        key_of, memo = self._key_of, self._memo
         try:
-            keys = [key_of(record) for record in records]
+            keys = self._take_keys(records)
             try:
-                return [memo[key] for key in keys]
-            except (KeyError, TypeError):  # a new key, or one that is not hashable
+                picks = list(map(self._memo.__getitem__, keys))
+            except TypeError:  # a key that is not hashable
                 return [self.pick_key(key) for key in keys]
+            return picks if len(picks) == len(keys) else [self.pick_key(key) for key in keys]
         except Exception as error:
             if self._reader_takes_all and not isinstance(error, HeadgateError | MemoryError):
                 return [self._pick_or_first(record) for record in records]
@@ -203,18 +205,27 @@ class KeyGroupPartitioner(_PerRecord):
 
     def pick_key(self, key: Key) -> int:
         try:
-            channel = self._memo.get(key)
+            return self._memo[key]
         except TypeError:  # a key that is not hashable is hashed each time
             return self._channel_of(key)
-        if channel is None:
-            if len(self._memo) >= MEMO_KEYS:
-                self._memo.clear()
-            channel = self._memo[key] = self._channel_of(key)
-        return channel
 
     def _channel_of(self, key: Key) -> int:
         group = key_group(key, self._max_parallelism)
         return group * self.channels // self._max_parallelism
+
+
+class ChannelMemo(dict[Key, int]):
+    """Channels by key; one that is asked for first is computed, and what is old goes if need be."""
+
+    def __init__(self, channel_of: Callable[[Key], int]) -> None:
+        super().__init__()
+        self._channel_of = channel_of
+
+    def __missing__(self, key: Key) -> int:
+        if len(self) >= MEMO_KEYS:
+            self.clear()
+        channel = self[key] = self._channel_of(key)
+        return channel
 
 
 class CustomPartitioner(_PerRecord):

@@ -1,0 +1,55 @@
+"""Taking the keys of many records at once; of most key selectors without a call for each record.
+
+Law: the keys are ``[key_of(record) for record in records]``, and an error is the selector's own,
+raised by it.
+"""
+
+import dis
+from collections.abc import Callable
+from contextlib import suppress
+from operator import attrgetter, itemgetter
+from types import FunctionType
+from typing import TypeAlias
+
+from headgate.base.elements import Key, Record
+
+TakeKeys: TypeAlias = Callable[[list[Record]], list[Key]]
+
+
+def key_taker(key_of: Callable[[Record], Key]) -> TakeKeys:
+    """What takes the keys of a list of records."""
+    part_of = part_getter(key_of)
+
+    def take_each(records: list[Record]) -> list[Key]:
+        return [key_of(record) for record in records]  # map would end at a StopIteration
+
+    if part_of is None:
+        return take_each
+
+    def take_parts(records: list[Record]) -> list[Key]:
+        keys: list[Key] = []
+        with suppress(Exception):  # the selector itself fails below, where the user can see it
+            keys = list(map(part_of, records))
+        return keys if len(keys) == len(records) else take_each(records)
+
+    return take_parts
+
+
+def part_getter(function: object) -> Callable[[Record], Record] | None:
+    """The same in C, of a function that returns one part of its argument and does nothing else.
+
+    ``lambda pair: pair[0]``, for instance, or one that returns ``row["user"]`` or ``event.user``.
+    """
+    if not isinstance(function, FunctionType):
+        return None
+    code = function.__code__
+    if code.co_argcount != 1 or code.co_kwonlyargcount or len(code.co_varnames) != 1:
+        return None
+    steps = [step for step in dis.get_instructions(code) if step.opname not in ("RESUME", "NOP")]
+    match [step.opname for step in steps]:
+        case ["LOAD_FAST", "LOAD_CONST", "BINARY_SUBSCR", "RETURN_VALUE"]:
+            return itemgetter(steps[1].argval)
+        case ["LOAD_FAST", "LOAD_ATTR", "RETURN_VALUE"]:
+            return attrgetter(steps[1].argval)
+        case _:
+            return None
