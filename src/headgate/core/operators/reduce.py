@@ -17,6 +17,7 @@ from headgate.core.chain.record_failures import FailureStreak, without
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import PLAIN, Cursor, seen
+from headgate.core.state.key_taking import key_taker
 from headgate.core.state.keys import freeze
 from headgate.core.state.memory_states import PlainValue
 from headgate.core.state.migration import settle
@@ -28,8 +29,8 @@ Aggregation = Literal["sum", "min", "max", "min_by", "max_by"]
 _ABSENT: Final = object()
 _RESULTS: Final = StateSpec("reduced so far", "value")
 
-Fold: TypeAlias = Callable[[Iterable[Record], list[Record]], None]
-"""Folds records, and adds the result after each to a list."""
+Fold: TypeAlias = Callable[[Iterable[tuple[Key, Record]], list[Record]], None]
+"""Folds records with their keys, and adds the result after each to a list."""
 
 
 class ReduceOperator(StatefulOperator):
@@ -42,6 +43,7 @@ class ReduceOperator(StatefulOperator):
     def __init__(self, function: object, key_of: Callable[[Record], Key], batch: bool) -> None:
         self._function: UserFunction = UserFunction(function, "reduce")
         self._key_of = key_of
+        self._take_keys = key_taker(key_of)
         self._batch = batch
         self._finals: dict[Key, Record] = {}
         self._values: Entries | ValuesAtCursor
@@ -66,7 +68,7 @@ class ReduceOperator(StatefulOperator):
         results: list[Record] = []
         times = bundle.timestamps
         if self._streak is None:
-            fold(bundle.records, results)
+            fold(zip(self._take_keys(bundle.records), bundle.records, strict=True), results)
         else:
             failed = self._fold_on(fold, bundle, results, self._streak)
             times = None if times is None else without(times, failed)
@@ -115,11 +117,11 @@ class ReduceOperator(StatefulOperator):
 
         Unless the function has changed its first argument in place. Answers with their places.
         """
-        source = iter(bundle.records)
+        source, key_of = iter(bundle.records), self._key_of
         failed: list[int] = []
         while True:
             try:
-                fold(source, results)
+                fold(((key_of(record), record) for record in source), results)
                 break
             except Exception as error:
                 place = len(results) + len(failed)
@@ -128,12 +130,11 @@ class ReduceOperator(StatefulOperator):
         streak.ended(bundle)
         return failed
 
-    def _fold(self, records: Iterable[Record], results: list[Record]) -> None:
+    def _fold(self, entries: Iterable[tuple[Key, Record]], results: list[Record]) -> None:
         """Add the result after each record to ``results``."""
-        values, call, key_of = self._values, self._call, self._key_of
+        values, call = self._values, self._call
         send, get = results.append, values.get
-        for record in records:
-            key = key_of(record)
+        for key, record in entries:
             try:
                 old = get(key, _ABSENT)
             except TypeError:
@@ -147,12 +148,15 @@ class ReduceOperator(StatefulOperator):
             values[key] = NONE if record is None else record
             send(record)
 
-    def _fold_by_value(self, records: Iterable[Record], results: list[Record]) -> None:
-        """The same, each result made own before the function can change it."""
-        values, call, key_of, atoms = self._values, self._call, self._key_of, ATOMS
+    def _fold_by_value(self, entries: Iterable[tuple[Key, Record]], results: list[Record]) -> None:
+        """The same, each result made own before the function can change it.
+
+        A pair of the same kinds as an immutable one before it is immutable too.
+        """
+        values, call, atoms = self._values, self._call, ATOMS
         send, get = results.append, values.get
-        for record in records:
-            key = key_of(record)
+        first_kind = second_kind = None
+        for key, record in entries:
             try:
                 old = get(key, _ABSENT)
             except TypeError:
@@ -164,14 +168,16 @@ class ReduceOperator(StatefulOperator):
             if old is not _ABSENT:
                 record = call(None if old is NONE else old, record)
             values[key] = NONE if record is None else record
-            if (
-                len(record) == 2 and type(record[0]) in atoms and type(record[1]) in atoms
-                if (kind := type(record)) is tuple
-                else kind in atoms
-            ):
-                send(record)
-            else:
-                send(own(record))
+            if type(record) is tuple and len(record) == 2:
+                first, second = record
+                if type(first) is not first_kind or type(second) is not second_kind:
+                    if type(first) in atoms and type(second) in atoms:
+                        first_kind, second_kind = type(first), type(second)
+                    else:
+                        record = own(record)
+            elif type(record) not in atoms:
+                record = own(record)
+            send(record)
 
 
 class ValuesAtCursor:
