@@ -41,7 +41,8 @@ from headgate.cli.bench.windows import (
 def test_keyed_count_counts_every_word(spark: SparkSession) -> None:
     result = run_keyed_count_bench(records=30_001, parallelism=2, rounds=1)
     assert result["records"] == 30_001
-    assert result["records_per_s"] > 0
+    for name in ("records_per_s", "cpu_ns_per_record"):
+        assert result[name] > 0 and result[f"process_{name}"] > 0
 
 
 def test_expected_counts_are_those_of_the_words_that_readers_give() -> None:

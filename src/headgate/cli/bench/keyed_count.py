@@ -1,14 +1,15 @@
 """``bench keyed-count``: generated words → map → key_by → running count, on embedded Spark.
 
-The words (10,000 distinct, Zipf) are picked beforehand. The final counts are compared with those of
-the words. The yardstick is a plain loop over the same words with the same functions: one core, no
-exchange.
+The words (10,000 distinct, Zipf) are picked beforehand. They are counted by a reduce, and by a
+process function with a ValueState as most programs have it. The final counts are compared with
+those of the words. The yardstick is a plain loop over the same words with the same functions: one
+core, no exchange.
 """
 
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
@@ -16,7 +17,9 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, Final
 
+from headgate.api.datastream import DataStream
 from headgate.api.job import JobClient
+from headgate.api.keyed import KeyedStream
 from headgate.cli.bench.measured_job import (
     PICKED,
     ReportingSink,
@@ -26,8 +29,10 @@ from headgate.cli.bench.measured_job import (
     rate_figures,
     split_evenly,
 )
-from headgate.functions.context import ConnectorContext
+from headgate.functions.context import ConnectorContext, RuntimeContext
+from headgate.functions.function import KeyedProcessFunction
 from headgate.functions.source import Source, SplitReader
+from headgate.functions.state import ValueStateDescriptor
 
 VOCABULARY: Final = 10_000
 SEED: Final = 11
@@ -36,10 +41,17 @@ SEED: Final = 11
 def run_keyed_count_bench(records: int, parallelism: int, rounds: int) -> dict[str, Any]:
     """Figures are medians over the rounds; the first job of the session only warms it up."""
     keyed_count_round(min(records, 200_000), parallelism)
-    rates = [keyed_count_round(records, parallelism).records_per_s for _ in range(rounds)]
+    reduced, processed = [], []
+    for _ in range(rounds):  # in turns: the machine may be busy for a while
+        reduced.append(keyed_count_round(records, parallelism))
+        processed.append(keyed_count_round(records, parallelism, count=by_state))
+    rates = [result.records_per_s for result in reduced]
     plain = median(_plain_loop(min(records, 1_000_000)) for _ in range(rounds))
     return {
         **rate_figures(rates, plain),
+        "process_records_per_s": round(median(result.records_per_s for result in processed)),
+        "cpu_ns_per_record": round(min(result.cpu_ns_per_record for result in reduced)),
+        "process_cpu_ns_per_record": round(min(result.cpu_ns_per_record for result in processed)),
         "records": records,
         "parallelism": parallelism,
         "distinct_words": VOCABULARY,
@@ -59,17 +71,28 @@ class CountResult:
     """So many were complete."""
 
 
+def by_reduce(pairs: KeyedStream) -> DataStream:
+    """The running count of each word."""
+    return pairs.reduce(add_counts)
+
+
+def by_state(pairs: KeyedStream) -> DataStream:
+    """The same by a process function."""
+    return pairs.process(Counting())
+
+
 def keyed_count_round(
     records: int,
     parallelism: int,
     settings: Mapping[str, str] = MappingProxyType({}),
     beside: Callable[[JobClient], AbstractContextManager[object]] = nullcontext,
+    count: Callable[[KeyedStream], DataStream] = by_reduce,
 ) -> CountResult:
     """One job with these settings; ``beside`` gives a block that lasts as long as it."""
     env = bench_environment(parallelism, settings)
     sink = ReportingSink(CountMeter)
     words = env.from_source(WordSource(records), None, "words")
-    words.map(as_pair).key_by(word_of).reduce(add_counts).sink_to(sink)
+    count(words.map(as_pair).key_by(word_of)).sink_to(sink)
     client = env.execute_async("bench keyed-count")
     with beside(client):
         client.get_job_execution_result().result()
@@ -95,6 +118,20 @@ def word_of(pair: tuple[str, int]) -> str:
 
 def add_counts(before: tuple[str, int], pair: tuple[str, int]) -> tuple[str, int]:
     return before[0], before[1] + pair[1]
+
+
+class Counting(KeyedProcessFunction[str, tuple[str, int], tuple[str, int]]):
+    """Adds up in a ValueState."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._count = runtime_context.get_state(ValueStateDescriptor("count"))
+
+    def process_element(
+        self, value: tuple[str, int], ctx: KeyedProcessFunction.Context
+    ) -> Iterator[tuple[str, int]]:
+        count = (self._count.value() or 0) + value[1]
+        self._count.update(count)
+        yield value[0], count
 
 
 def _plain_loop(records: int) -> float:
