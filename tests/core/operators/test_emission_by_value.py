@@ -23,6 +23,7 @@ from headgate.core.window.contents import make_fold
 from headgate.core.window.spec import Aggregated
 from headgate.functions.function import OutputTag
 from tests.core.chain.kit import cut, run
+from tests.core.operators.failing_kit import TolerantRun
 
 KINDS = ("number", "pair", "list", "list in pair", "list in triple", "list in dict", "object")
 scripts = st.lists(st.sampled_from(KINDS), max_size=60)
@@ -127,6 +128,18 @@ def test_what_was_yielded_beside_others_is_what_was_sent(
         operator = KeyedProcessOperator(function, lambda record: 0)
     output = run(operator, cut(list(range(len(script))), cuts))
     assert output.records == function.returned
+
+
+@pytest.mark.parametrize("make", OPERATORS)
+@given(script=scripts | turning, cuts=sizes)
+def test_with_an_error_policy_it_is_the_same(
+    make: Callable[[Any], Operator], script: list[str], cuts: list[int]
+) -> None:
+    function = Scripted(script)
+    tolerant = TolerantRun(make(function))
+    for bundle in cut(list(range(len(script))), cuts):
+        tolerant.process(*bundle.records)
+    assert tolerant.records == function.returned
 
 
 @given(script=scripts | turning, cuts=sizes)

@@ -157,7 +157,13 @@ class Collector:
                         if type(found) not in _ITERABLE:
                             iterable(found, who)
                         for value in found:
-                            if type(value) not in atoms:
+                            if not (
+                                len(value) == 2
+                                and type(value[0]) in atoms
+                                and type(value[1]) in atoms
+                                if (kind := type(value)) is tuple
+                                else kind in atoms
+                            ):
                                 value = self._own(value) if copies else _valued(value)
                             send(value)
                             stamp(time_ms)
