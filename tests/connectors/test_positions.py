@@ -19,6 +19,7 @@ import headgate.connectors
 from headgate.api.cached import CachedSource
 from headgate.api.collection import collection_source
 from headgate.base.errors import PlanInvalid
+from headgate.connectors.arrow.table_source import ArrowTableSource
 from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.connectors.delta.source import DeltaSource
 from headgate.connectors.files.parquet_source import ParquetSource
@@ -68,6 +69,7 @@ SOURCES: dict[str, Make] = {
     "Parquet": lambda files: ParquetSource(files / "rows.parquet", split_bytes=300),
 }
 ELSEWHERE = {
+    ArrowTableSource: "arrow/test_table_source.py",
     FunctionSource: "test_function_positions.py",
     DataFrameSource: "test_dataframe_positions.py",
     DeltaSource: "delta/test_source.py",

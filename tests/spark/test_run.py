@@ -157,7 +157,7 @@ def test_a_signal_to_all_processes_cancels_job_and_action_and_has_its_exit_code(
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 143
     assert "endless: canceled after" in errors and "rows: canceled after" in errors
-    assert errors.splitlines()[-1] == "headgate: terminated"
+    assert errors.splitlines()[-1] == "headgate: terminated", errors
     assert "Traceback" not in errors and "java" not in errors.replace("jdk.incubator", ""), errors
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from headgate.base.elements import Bundle, StreamStatus, Watermark
-from headgate.base.errors import BatchUnfit
+from headgate.base.errors import BatchUnfit, StateChanged
 from headgate.connectors.arrow.columns import BatchMaker
 from headgate.connectors.arrow.rows import RowMaker
 from headgate.core.chain.context import OperatorContext
@@ -26,6 +26,7 @@ from headgate.core.columns.operators import (
 from headgate.core.columns.times import EventTime
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.functions.context import SnapshotMoment, TaskInfo
+from tests.core.chain.restore_kit import OperatorTasks, Send
 from tests.core.columns.kit import KeptOutput
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -231,3 +232,51 @@ def test_sums_that_do_not_fit_their_column_are_refused() -> None:
     operator.process(Bundle([pa.record_batch({"key0": ["a"], "0": [2**62]})]), 0)
     with pytest.raises(BatchUnfit, match="values of column 'total' do not fit int64.*wider type"):
         operator.process(Bundle([pa.record_batch({"key0": ["a"], "0": [2**62]})]), 0)
+
+
+def tasks_of(
+    *aggregates: ColumnAggregate, parallelism: int = 1, states: Any = None
+) -> tuple[OperatorTasks, PartialAggregation]:
+    aggregation = PartialAggregation(("k",), aggregates)
+    records = PartialRecords(aggregation)
+    names = ["k", *(each.name for each in aggregates)]
+
+    def make() -> Operator:
+        results = ResultBatches(records, names, [None] * len(names))
+        inner = lambda: ReduceOperator(records.merge, records.key_of, False)  # noqa: E731
+        return MergedPartialsOperator(inner, records, results, False)
+
+    def key_of(batch: pa.RecordBatch) -> Any:
+        return batch.column(0)[0].as_py()
+
+    return OperatorTasks(make, (key_of,), parallelism, states=states), aggregation
+
+
+COUNT, TOTAL = ColumnAggregate("n", "count"), ColumnAggregate("total", "sum", "x")
+
+
+def sent(tasks: OperatorTasks, aggregation: PartialAggregation) -> dict[str, Any]:
+    """The running aggregates after a row of 10 for each key."""
+    for key in "abcdef":
+        row = pa.record_batch({"k": [key], "x": [10]})
+        tasks.apply(Send([(aggregation.partial(row), None)]))
+    return {batch["k"][0].as_py(): batch.to_pylist()[0] for _, batch, _ in tasks.seen}
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 3), (3, 2)])
+def test_aggregates_go_on_in_more_or_fewer_tasks_and_in_another_order(
+    sizes: tuple[int, int],
+) -> None:
+    before, aggregation = tasks_of(COUNT, TOTAL, parallelism=sizes[0])
+    sent(before, aggregation)
+    after, aggregation = tasks_of(TOTAL, COUNT, parallelism=sizes[1], states=before.stored_states())
+    found = sent(after, aggregation)
+    assert found == {key: {"k": key, "total": 20, "n": 2} for key in "abcdef"}
+
+
+@pytest.mark.parametrize("others", [(TOTAL,), (COUNT,), (ColumnAggregate("x", "max", "x"), COUNT)])
+def test_other_aggregates_are_refused(others: tuple[ColumnAggregate, ...]) -> None:
+    before, aggregation = tasks_of(COUNT, TOTAL)
+    sent(before, aggregation)
+    with pytest.raises(StateChanged, match="sum of 'x', count_all there"):
+        tasks_of(*others, states=before.stored_states())

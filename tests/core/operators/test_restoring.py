@@ -16,6 +16,12 @@ from headgate.base.settings import StateSettings
 from headgate.core.chain.operator import Operator, PolledOperator
 from headgate.core.chain.user_function import StatefulOperator
 from headgate.core.chain.watermarks import TimePlan, silent
+from headgate.core.columns.operators import (
+    BatchesOperator,
+    HoldingOperator,
+    PartialsOperator,
+    RecordsOperator,
+)
 from headgate.core.operators.basic import (
     FilterOperator,
     FlatMapOperator,
@@ -347,6 +353,7 @@ CASES = {
 
 ELSEWHERE = {
     "AsyncWaitOperator": "test_async_restored.py",
+    "MergedPartialsOperator": "../columns/test_operators.py",
     "SinkOperator": "test_sinks.py",
     "SourceOperator": "test_source_restored.py",
     "TwoPhaseSinkOperator": "test_sinks.py",
@@ -355,11 +362,15 @@ ELSEWHERE = {
 
 BASES = {
     FunctionOperator,
+    HoldingOperator,
     PolledOperator,
     StatefulOperator,
     TwoInputOperator,
 }
-WITHOUT = {SortedInput, TimestampsOperator}
+WITHOUT = {
+    *(BatchesOperator, PartialsOperator, RecordsOperator),  # what they hold leaves before a barrier
+    *(SortedInput, TimestampsOperator),
+}
 """Operators that leave nothing; see below."""
 
 

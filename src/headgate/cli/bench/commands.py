@@ -7,7 +7,6 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headgate.cli.bench.arrow import run_arrow_bench, run_dataframe_bench
 from headgate.cli.bench.checkpoint import run_checkpoint_bench
 from headgate.cli.bench.exchange import run_exchange_bench
 from headgate.cli.bench.isolation import run_isolation_bench, show_isolation
@@ -23,7 +22,6 @@ from headgate.cli.bench.state import run_state_bench
 from headgate.cli.bench.state_read import MEANINGS as STATE_READ_MEANINGS
 from headgate.cli.bench.state_read import SECTIONS as STATE_READ_SECTIONS
 from headgate.cli.bench.state_read import run_state_read_bench
-from headgate.cli.bench.windows import run_windows_bench
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _ROUNDS = click.option(
@@ -131,6 +129,8 @@ def keyed_count(as_json: bool, rounds: int, records: int, parallelism: int) -> N
 @click.option("--parallelism", "-p", default=2, show_default=True, type=click.IntRange(1, 64))
 def windows(as_json: bool, rounds: int, records: int, parallelism: int) -> None:
     """Readings of 10,000 sensors → key_by → sums of 1 s in event time, on embedded Spark."""
+    from headgate.cli.bench.windows import run_windows_bench  # it loads pyarrow
+
     result = run_windows_bench(records, parallelism, rounds)
     meanings = {
         "records_per_s": "records a second, start-up excluded; the aim is 1 million",
@@ -150,6 +150,8 @@ def windows(as_json: bool, rounds: int, records: int, parallelism: int) -> None:
 @click.option("--parallelism", "-p", default=2, show_default=True, type=click.IntRange(1, 64))
 def arrow(as_json: bool, rounds: int, rows: int, parallelism: int) -> None:
     """Arrow batches → key_by on a column → running counts, on embedded Spark."""
+    from headgate.cli.bench.arrow import run_arrow_bench
+
     result = run_arrow_bench(rows, parallelism, rounds)
     meanings = {
         "rows_per_s": "rows a second by a text of 12 bytes, start-up excluded; aim 12 million",
@@ -167,6 +169,8 @@ def arrow(as_json: bool, rounds: int, rows: int, parallelism: int) -> None:
 @click.option("--parallelism", "-p", default=2, show_default=True, type=click.IntRange(1, 64))
 def dataframe(as_json: bool, rounds: int, rows: int, parallelism: int) -> None:
     """A DataFrame through map_batches and back, against Spark's own mapInArrow."""
+    from headgate.cli.bench.arrow import run_dataframe_bench
+
     result = run_dataframe_bench(rows, parallelism, rounds)
     meanings = {
         "rows_per_s": "rows a second through from_dataframe, map_batches, to_dataframe",
