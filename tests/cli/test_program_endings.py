@@ -45,6 +45,21 @@ def test_other_endings_are_left_alone(
 
 
 @pytest.mark.parametrize(
+    ("end", "last"),
+    [
+        ("env.from_collection([1]).map(3)", "headgate: map() was given 3; give a callable or"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_failure_is_the_last_that_is_said(tmp_path: Path, end: str, last: str) -> None:
+    """At the exit of the process, too."""
+    words = [sys.executable, "-m", "headgate", "run", write(tmp_path, STREAMS + end)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(last)
+
+
+@pytest.mark.parametrize(
     ("text", "message"), [(STREAMS, f"{FORGOTTEN}\n"), (STREAMS + "env.close()", "")]
 )
 def test_plain_python_warns_at_its_end(tmp_path: Path, text: str, message: str) -> None:

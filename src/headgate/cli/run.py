@@ -340,6 +340,7 @@ def run_program(script: str, arguments: Sequence[str]) -> int:
         on_started.remove(restore_interrupt_handler)
         on_launched.remove(jobs.launched)
         on_action_begun.remove(jobs.launched)
+        unexecuted.clear()  # what was to be said about it was said: nothing after a failure
         display().close()
         sys.stdout.flush()
 

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from headgate import Duration, ErrorPolicy, Time, TumblingEventTimeWindows, WatermarkStrategy
+from headgate import (
+    Duration,
+    ErrorPolicy,
+    OutputTag,
+    Time,
+    TumblingEventTimeWindows,
+    WatermarkStrategy,
+)
 from headgate.api.columns import col
 from headgate.base.errors import JobFailed, PlanInvalid
 from headgate.common import Configuration
@@ -99,6 +106,42 @@ def test_a_batch_that_fails_is_left_out_by_a_policy(spark: "SparkSession") -> No
     stream = environment().from_collection(batches).columns(batches[0].schema)
     kept = stream.map_batches(cut).on_error(ErrorPolicy.SKIP)
     assert sorted(row.n for row in kept.execute_and_collect()) == [1, 1, 2, 2, 3, 3]
+
+
+def test_dead_letters_of_columns_are_records(spark: "SparkSession") -> None:
+    tag, odd = OutputTag("letters"), OutputTag("odd")
+
+    def sort(batch: pa.RecordBatch) -> Any:
+        if batch["n"][0].as_py() == 2:
+            raise ValueError("not this one")
+        yield odd, batch
+
+    batches = [pa.record_batch({"n": [n]}) for n in range(4)]
+    stream = environment().from_collection(batches).columns(batches[0].schema)
+    sorted_out = stream.map_batches(sort).on_error(ErrorPolicy.dead_letters(tag))
+    (letter,) = sorted_out.get_side_output(tag).execute_and_collect()
+    assert (letter.record, letter.reason) == (batches[2], "not this one")
+    stream = environment().from_collection(batches).columns(batches[0].schema)
+    sorted_out = stream.map_batches(sort).on_error(ErrorPolicy.dead_letters(tag))
+    found = sorted_out.get_side_output(odd).execute_and_collect()
+    assert sorted(row.n for row in found) == [0, 1, 3]
+
+
+def test_all_types_of_a_dataframe_come_back_whatever_the_time_zone(spark: "SparkSession") -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        frame = spark.sql(
+            "SELECT timestamp'2024-10-27 02:30:00' AS t, CAST(1.5 AS decimal(9,2)) AS m, "
+            "date'2024-01-01' AS d, array(1, 2) AS a, named_struct('x', 1) AS s, 'w' AS w"
+        )
+        result: Any = environment().from_dataframe(frame).map_batches(lambda b: b).to_dataframe()
+        assert (result.schema, result.collect()) == (frame.schema, frame.collect())
+        latest = environment().from_dataframe(frame).key_by("d").aggregate(t=("t", "max"))
+        rows: Any = latest.to_dataframe().collect()  # type: ignore[attr-defined]
+        assert rows[0].t == frame.first().t
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
 
 
 class FailsOnce:
