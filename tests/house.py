@@ -359,7 +359,8 @@ def used(tree: Tree) -> Iterator[Finding]:
     """What src defines is used by src, by the examples and documents, or is public API.
 
     By name, as vulture does: any mention of the identifier outside of definitions of that
-    name counts, unless it stands inside something that is itself unused.
+    name counts, unless it stands inside something that is itself unused. Visitors of syntax trees
+    are called by the name of the node, as ``visit_Name``.
     """
     public = _public_names(tree)
     definitions = [
@@ -377,6 +378,7 @@ def used(tree: Tree) -> Iterator[Finding]:
             name
             for _, _, name in definitions
             if name not in public
+            and not name.startswith("visit_")
             and not any(name not in i and not i & unused for i in mentions[name])
         }
         if found == unused:

@@ -5,6 +5,7 @@ insists on its law.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -13,7 +14,12 @@ from headgate.base.elements import MIN_WATERMARK_MS, Bundle, LatencyMarker, Stre
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.outputs import Loan
+from headgate.core.chain.spec import ChainSpec, OperatorSpec
+from headgate.core.chain.user_function import StatefulOperator
+from headgate.core.inlining.definitions import Definition
 from headgate.functions.context import TaskInfo
+from headgate.host.shipping.definitions import with_definitions
+from headgate.plan.job_graph import JobVertex
 
 NOW_MS = 1_700_000_000_000
 
@@ -134,8 +140,32 @@ def open_operator(
     output = KeptOutput()
     operator.reuses_objects = reuse
     operator.set_up(output)
-    operator.open(within or context())
+    opened = within or context()
+    if INLINING["on"] and isinstance(operator, StatefulOperator):
+        definitions = [
+            definition
+            for function in operator.user_functions()
+            for definition in definitions_of(function.function)
+        ]
+        opened = replace(opened, definitions=tuple(definitions))
+    operator.open(opened)
     return output
+
+
+INLINING = {"on": False}
+"""Whether operators know the source of their functions, as on workers."""
+
+
+def definitions_of(function: object) -> list[Definition]:
+    """What the driver would ship of the source of a function."""
+    vertex = with_definitions({0: vertex_of(0)}, {0: [("function", function)]})[0]
+    return list(vertex.chain.operators[0].definitions)
+
+
+def vertex_of(operator: int) -> JobVertex:
+    """Nothing but an operator with this id."""
+    chain = ChainSpec((OperatorSpec(operator, "op", "op", Operator),))
+    return JobVertex(0, "vertex", chain, 1, 128, "default", (), False)
 
 
 def run(operator: Operator, bundles: Iterable[Bundle], number: int = 0) -> KeptOutput:

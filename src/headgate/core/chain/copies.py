@@ -19,6 +19,8 @@ from headgate.base.values import ATOMS
 from headgate.base.values import are_immutable as are_immutable
 from headgate.base.values import own as own
 from headgate.base.values import own_all as own_all
+from headgate.core.inlining.definitions import Definition
+from headgate.core.inlining.loops import Loop, body_of, each_loop, map_loop
 
 
 def is_pure(function: object) -> bool:
@@ -77,8 +79,17 @@ class Emission:
     def __init__(self, call: Callable[[Record], Record], free: bool = False) -> None:
         """``free``: nothing needs to be copied, objects are reused."""
         self._call = call
+        self._loop: Loop | None = None
+        self._own_loop: Loop | None = None
         self._is_free = free or only_carries(call)
         self._keeps_nothing = free or is_pure(call)
+
+    def inline(self, definitions: Iterable[Definition]) -> None:
+        """Write the function into the loops, if one of these is its definition and short enough."""
+        body = body_of(self._call, 1, definitions)
+        if body is not None:
+            self._loop = map_loop(self._call, body)
+            self._own_loop = each_loop(self._call, body, LOOKS)
 
     def passes_as_is(self, records: list[Record]) -> bool:
         """Whether the function may see these records and they still need no copy to be sent on."""
@@ -87,7 +98,13 @@ class Emission:
     def results(self, records: Iterable[Record]) -> list[Record]:
         call, atoms = self._call, ATOMS
         if self._is_free or (self._keeps_nothing and _are_atoms(records)):
+            if self._loop is not None:
+                return self._loop(records)  # type: ignore[no-any-return]
             return [call(record) for record in records]
+        if self._own_loop is not None:
+            found: list[Record] = []
+            self._own_loop(records, found.append)
+            return found
         return [
             value
             if (
@@ -119,6 +136,29 @@ class Emission:
                 )
                 else own(value)
             )
+
+
+def look(send: Callable[[Record], None], value: Record) -> type | None:
+    """Send the receiver's own value; returns its kind if values of that kind are immutable."""
+    kind = type(value)
+    if kind in ATOMS:
+        send(value)
+        return kind
+    send(own(value))
+    return None
+
+
+def look_items(
+    send: Callable[[Record], None], value: Record, items: tuple[Record, ...]
+) -> list[type | None]:
+    """The same for a new tuple, of which ``items`` may be mutable."""
+    kinds = [kind if (kind := type(item)) in ATOMS else None for item in items]
+    send(own(value) if None in kinds else value)
+    return kinds
+
+
+LOOKS: Final = {"look": look, "look_items": look_items}
+"""What loops with inlined functions send values by that they do not know."""
 
 
 def _are_atoms(records: Iterable[Record]) -> bool:

@@ -10,6 +10,7 @@ from headgate.base.elements import (
 )
 from headgate.core.chain.operator import Operator
 from headgate.core.egress.router import Router
+from headgate.core.inlining.definitions import Definition
 from headgate.functions.error_policy import ErrorPolicy
 
 Selector: TypeAlias = Callable[[Record], "list[str]"]
@@ -87,6 +88,8 @@ class OperatorSpec:
     """The same of its records, if it has one input."""
     on_error: ErrorPolicy = ErrorPolicy.FAIL
     """What becomes of records that it fails for."""
+    definitions: tuple[Definition, ...] = ()
+    """The source of its functions, as far as it is known."""
 
 
 @dataclass(frozen=True, slots=True)

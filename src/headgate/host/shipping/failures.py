@@ -29,6 +29,7 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import HeadgateError, UserFunctionFailed
 from headgate.base.messages import Failure
 from headgate.control.error_classes import is_consequence, is_damage, is_final, is_outside
+from headgate.core.inlining.bodies import PREFIX
 
 SHOWN_CHARS: Final = 300
 _TEXT_CHARS: Final = 64 * 1024
@@ -207,12 +208,19 @@ def _records_at(frames: list[FrameType]) -> list[object]:
 
 
 def _arguments(frame: FrameType | None) -> Iterator[object]:
-    """What a function was called with, unless it has rebound its parameters."""
-    if frame is not None:
-        code = frame.f_code
-        for name in code.co_varnames[: code.co_argcount]:
-            if name in frame.f_locals:
-                yield frame.f_locals[name]
+    """What a function was called with, unless it has rebound its parameters.
+
+    The parameters of one that is inlined are variables of the loop, or of a comprehension.
+    """
+    if frame is None:
+        return
+    code = frame.f_code
+    names = code.co_varnames[: code.co_argcount]
+    if any(name.startswith((PREFIX, ".")) for name in names):
+        names = tuple(name for name in code.co_varnames if not name.startswith((PREFIX, ".")))
+    for name in names:
+        if name in frame.f_locals:
+            yield frame.f_locals[name]
 
 
 def describe(error: BaseException) -> Failure:

@@ -1,0 +1,179 @@
+"""What stands in a loop in the place of ``return`` and ``yield``, as statements.
+
+Emission is by value: a value is looked at before the next statement runs. Law: a value is sent
+without a call only if its kind, or that of everything in the tuple that is made here, is one that a
+look has found immutable at the same place before.
+"""
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeGuard
+
+KINDS: Final = 8
+"""Tuples with more items are looked at by a call."""
+
+
+def statements_of(text: str, **parts: ast.expr) -> list[ast.stmt]:
+    """Statements of the loop's own, with expressions for the names ``_hg_PART`` in them.
+
+    They have no line: they get that of the user's statement that they stand for.
+    """
+    statements = ast.parse(text).body
+    for statement in statements:
+        for node in ast.walk(statement):
+            for attribute in ("lineno", "end_lineno", "col_offset", "end_col_offset"):
+                if hasattr(node, attribute):
+                    delattr(node, attribute)
+    filling = _Filling({f"_hg_{name}": part for name, part in parts.items()})
+    return [filling.visit(statement) for statement in statements]
+
+
+class Sending:
+    """Results of a function are sent; ``return`` goes on to the next record."""
+
+    def __init__(self, by_value: bool = True) -> None:
+        self.kinds: list[str] = []
+        """Variables with what was immutable, None at first."""
+        self._by_value = by_value
+
+    def returned(self, value: ast.expr | None) -> list[ast.stmt]:
+        """In the place of a ``return``."""
+        return [*self._sent(value or ast.Constant(None)), ast.Continue()]
+
+    def yielded(self, value: ast.expr | None, looped: bool) -> list[ast.stmt]:
+        """In the place of a ``yield``; ``looped``: in a loop of the user's."""
+        raise AssertionError("functions that yield have a loop of their own")
+
+    def ended(self) -> list[ast.stmt]:
+        """At the end of a body that may be reached."""
+        return self.returned(None)
+
+    def _sent(self, value: ast.expr) -> list[ast.stmt]:
+        if not self._by_value:
+            return statements_of("_hg_send(_hg_VALUE)", VALUE=value)
+        if _is_short_tuple(value):
+            return self._tuple_sent(value.elts)
+        kind = self._new_kind()
+        return statements_of(
+            f"_hg_value = _hg_VALUE\n"
+            f"if _hg_type(_hg_value) is {kind}:\n"
+            f"    _hg_send(_hg_value)\n"
+            f"else:\n"
+            f"    {kind} = _hg_look(_hg_send, _hg_value)",
+            VALUE=value,
+        )
+
+    def _tuple_sent(self, items: Sequence[ast.expr]) -> list[ast.stmt]:
+        """A tuple that is made here: only what it holds can be changed."""
+        names = [f"_hg_item{index}" for index in range(len(items))]
+        statements: list[ast.stmt] = []
+        kinds: dict[str, str] = {}
+        for name, item in zip(names, items, strict=True):
+            statements += statements_of(f"{name} = _hg_VALUE", VALUE=item)
+            if not isinstance(item, ast.Constant | ast.JoinedStr):
+                kinds[name] = self._new_kind()
+        statements += self._made(f"({', '.join(names)},)")
+        if not kinds:
+            return [*statements, *statements_of("_hg_send(_hg_value)")]
+        test = " and ".join(f"_hg_type({name}) is {kind}" for name, kind in kinds.items())
+        return [
+            *statements,
+            *statements_of(
+                f"if {test}:\n"
+                f"    _hg_send(_hg_value)\n"
+                f"else:\n"
+                f"    ({', '.join(kinds.values())},) = "
+                f"_hg_look_items(_hg_send, _hg_value, ({', '.join(kinds)},))"
+            ),
+        ]
+
+    def _made(self, text: str) -> list[ast.stmt]:
+        return statements_of(f"_hg_value = {text}")
+
+    def _new_kind(self) -> str:
+        self.kinds.append(f"_hg_kind{len(self.kinds)}")
+        return self.kinds[-1]
+
+
+class Folding(Sending):
+    """Results are kept for their key before they are sent."""
+
+    def _sent(self, value: ast.expr) -> list[ast.stmt]:
+        if self._by_value and _is_short_tuple(value):
+            return super()._sent(value)
+        kept = statements_of(
+            "_hg_result = _hg_VALUE\n"
+            "_hg_values[_hg_key] = _hg_none if _hg_result is None else _hg_result",
+            VALUE=value,
+        )
+        return [*kept, *super()._sent(ast.Name("_hg_result", ast.Load()))]
+
+    def _made(self, text: str) -> list[ast.stmt]:
+        return statements_of(f"_hg_values[_hg_key] = _hg_value = {text}")
+
+
+class Yielding(Sending):
+    """What is yielded is sent, with its record's time; ``return`` goes on to the next record."""
+
+    def __init__(self, by_value: bool, timed: bool) -> None:
+        super().__init__(by_value)
+        self._timed = timed
+
+    def returned(self, value: ast.expr | None) -> list[ast.stmt]:
+        return [ast.Continue()]
+
+    def yielded(self, value: ast.expr | None, looped: bool) -> list[ast.stmt]:
+        statements = self._sent(value or ast.Constant(None))
+        if self._timed:
+            statements += statements_of("_hg_stamp(_hg_time)")
+        if looped:  # a function may yield more than memory holds
+            statements += statements_of("if _hg_len(_hg_sent) >= _hg_piece:\n    _hg_send_on()")
+        return statements
+
+    def ended(self) -> list[ast.stmt]:
+        return []
+
+
+class Placing(ast.NodeTransformer):
+    """Fills the template of a loop: parameters for roles, statements for the body."""
+
+    def __init__(
+        self,
+        roles: Mapping[str, str],
+        statements: list[ast.stmt],
+        expression: ast.expr | None = None,
+    ) -> None:
+        """``roles``: the parameters of the function, by what the template calls them."""
+        self._names = {f"_hg_{role}": name for role, name in roles.items()}
+        self._statements = statements
+        self._expression = expression
+
+    def place(self, template: str) -> list[ast.stmt]:
+        """The statements of the loop."""
+        return [self.visit(statement) for statement in statements_of(template)]
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
+        if isinstance(node.value, ast.Name) and node.value.id == "_hg_BODY":
+            return self._statements
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id == "_hg_EXPRESSION" and self._expression is not None:
+            return self._expression
+        return ast.Name(self._names.get(node.id, node.id), node.ctx)
+
+
+def _is_short_tuple(value: ast.expr) -> TypeGuard[ast.Tuple]:
+    return (
+        isinstance(value, ast.Tuple)
+        and 0 < len(value.elts) <= KINDS
+        and not any(isinstance(item, ast.Starred) for item in value.elts)
+    )
+
+
+class _Filling(ast.NodeTransformer):
+    def __init__(self, parts: Mapping[str, ast.expr]) -> None:
+        self._parts = parts
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self._parts.get(node.id, node)

@@ -1,0 +1,301 @@
+"""Loops with the body of a user's function in the place of its call.
+
+The loops are written as text and compiled for each function with its own statements in them, in its
+own file, lines and globals: an error has the user's traceback, a breakpoint holds. Law: a loop does
+for each record what a call of the function would do, in the same order, and a result that can be
+changed is made the receiver's own before the next statement runs. The loop's own names have a
+prefix, so that they hide none of the user's.
+"""
+
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from types import CodeType, FunctionType, MethodType
+from typing import Final, TypeAlias
+
+from headgate.base.elements import Record
+from headgate.core.inlining.bodies import (
+    PREFIX,
+    InlineBody,
+    always_leaves,
+    inline_body,
+    names_in,
+    stored_names,
+)
+from headgate.core.inlining.definitions import (
+    Definition,
+    compile_within,
+    find_node,
+    function_node,
+    plain_function,
+)
+from headgate.core.inlining.emissions import (
+    Folding,
+    Placing,
+    Sending,
+    Yielding,
+    statements_of,
+)
+from headgate.core.inlining.state_calls import StateCalls
+
+Loop: TypeAlias = Callable[..., Record]
+"""A compiled loop; what it takes is said where it is made."""
+
+_MAP: Final = "return [_hg_EXPRESSION for _hg_RECORD in _hg_records]"
+
+_FILTER: Final = "return [_hg_RECORD for _hg_RECORD in _hg_records if _hg_EXPRESSION]"
+
+_EACH: Final = """
+for _hg_RECORD in _hg_records:
+    _hg_BODY
+"""
+
+_REDUCE: Final = """
+for _hg_key, _hg_RECORD in _hg_entries:
+    try:
+        _hg_BEFORE = _hg_get(_hg_key, _hg_absent)
+    except _hg_type_error:
+        _hg_key = _hg_freeze(_hg_key)
+        _hg_BEFORE = _hg_get(_hg_key, _hg_absent)
+    if _hg_BEFORE is _hg_absent:
+        _hg_key, _hg_BEFORE = _hg_find(_hg_key)
+        if _hg_BEFORE is _hg_absent:
+            _hg_begin(_hg_key, _hg_RECORD)
+            continue
+    if _hg_BEFORE is _hg_none:
+        _hg_BEFORE = None
+    _hg_BODY
+"""
+
+_BUILTINS: Final = {"type": type, "len": len, "zip": zip, "type_error": TypeError}
+
+
+def body_of(call: object, parameters: int, definitions: Iterable[Definition]) -> InlineBody | None:
+    """What can be written into a loop of a function with so many parameters; None: call it."""
+    function = plain_function(call)
+    node = None if function is None else find_node(function, definitions)
+    if function is None or node is None:
+        return None
+    body = inline_body(function, node)
+    bound = 1 if isinstance(call, MethodType) else 0
+    if body is None or len(body.parameters) != parameters + bound:
+        return None
+    if set(body.parameters[:bound]) & stored_names(body.statements):
+        return None  # ``self`` is set once for all records
+    return body
+
+
+def map_loop(call: object, body: InlineBody) -> Loop | None:
+    """``loop(records)`` returns the results; nobody looks at them."""
+    return _comprehension(_MAP, call, body)
+
+
+def filter_loop(call: object, body: InlineBody) -> Loop | None:
+    """``loop(records)`` returns those records for which the function says yes."""
+    return _comprehension(_FILTER, call, body)
+
+
+def each_loop(call: object, body: InlineBody, given: Mapping[str, object]) -> Loop | None:
+    """``loop(records, send)`` sends each result, or lets ``look`` or ``look_items`` send it.
+
+    ``given`` are these two: each is called with ``send`` and a value, sends the value that is to
+    be sent in its place, and returns the kinds that need no further look.
+    """
+    if body.yields:
+        return None
+    maker = _LoopMaker(call, body, ("RECORD",))
+    return maker.make(_EACH, Sending(), given, ("records", "send"))
+
+
+def reduce_loop(
+    call: object, body: InlineBody, given: Mapping[str, object], by_value: bool
+) -> Loop | None:
+    """``loop(entries, values, get, begin, find, send)`` folds records with their keys.
+
+    ``given``: as for ``each_loop``, and ``freeze``, ``absent``, ``none``. ``by_value``: what is
+    sent does not change when a result is changed in place.
+    """
+    if body.yields:
+        return None
+    maker = _LoopMaker(call, body, ("BEFORE", "RECORD"))
+    taken = ("entries", "values", "get", "begin", "find", "send")
+    return maker.make(_REDUCE, Folding(by_value), given, taken)
+
+
+def process_loop(
+    call: object,
+    body: InlineBody,
+    given: Mapping[str, object],
+    *,
+    by_value: bool,
+    keyed: bool,
+    timed: bool,
+    states: StateCalls | None = None,
+) -> Loop | None:
+    """``loop(records[, keys][, times], sent[, entries of each state …])`` sends what is yielded.
+
+    ``sent`` is the list that it is added to. ``given``: as for ``each_loop``, and ``CONTEXT``,
+    ``cursor``, ``piece``, ``send_on`` and ``stamp``.
+    """
+    if not body.yields and _returns_a_value(body.statements):
+        return None  # a list, or something wrong
+    if body.parameters[-1] in stored_names(body.statements):
+        return None  # the context is set once for all records
+    lists = {"RECORD": "records"} | ({"key": "keys"} if keyed else {})
+    lists |= {"time": "times"} if timed else {}
+    template = _process_template(lists)
+    maker = _LoopMaker(call, body, ("RECORD", "CONTEXT"), states)
+    return maker.make(template, Yielding(by_value, timed), given, (*lists.values(), "sent"))
+
+
+def _process_template(lists: Mapping[str, str]) -> str:
+    """A loop over lists of the same length, given by what one item is called."""
+    items, sources = ", ".join(map(_own, lists)), ", ".join(map(_own, lists.values()))
+    source = f"_hg_zip({sources})" if len(lists) > 1 else sources
+    lines = ["_hg_send = _hg_sent.append", f"for {items} in {source}:"]
+    if "key" in lists:
+        lines.append("    _hg_cursor.key = _hg_key")
+    if "time" in lists:
+        lines.append("    _hg_CONTEXT.time_ms = _hg_time")
+    return "\n".join([*lines, "    _hg_BODY"])
+
+
+class _LoopMaker:
+    """Puts the body of one function into templates."""
+
+    def __init__(
+        self,
+        call: object,
+        body: InlineBody,
+        roles: Sequence[str],
+        states: StateCalls | None = None,
+    ) -> None:
+        """``roles``: what templates call the parameters, behind ``self``."""
+        self._body = body
+        self._roles = dict(zip(roles, body.parameters[-len(roles) :], strict=True))
+        self._bound = {}
+        if isinstance(call, MethodType):
+            self._bound[body.parameters[0]] = call.__self__
+        self._states = states
+
+    def make(
+        self,
+        template: str,
+        emission: Sending,
+        given: Mapping[str, object],
+        taken: Sequence[str],
+    ) -> Loop | None:
+        statements = self._inlined(self._body.statements, emission, looped=False)
+        if not always_leaves(self._body.statements):
+            statements += emission.ended()
+        loop = Placing(self._roles, statements).place(template)
+        begin = [f"{kind} = None" for kind in emission.kinds]
+        if self._states is not None:
+            begin += self._states.begin
+            taken = (*taken, *self._states.arguments)
+        names = {_own(name): value for name, value in given.items()}
+        for role in self._roles.keys() & given.keys():  # a parameter that is the same for all
+            names[self._roles[role]] = names.pop(_own(role))
+        return self._compile([*statements_of("\n".join(begin)), *loop], names, taken)
+
+    def comprehension(self, template: str, value: ast.expr) -> Loop | None:
+        placed = Placing(self._roles, [], value).place(template)
+        return self._compile(placed, {}, ("records",))
+
+    def _inlined(
+        self, statements: Sequence[ast.stmt], emission: Sending, looped: bool
+    ) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        for statement in statements:
+            made = [deepcopy(statement)]
+            if self._states is not None:
+                made = self._states.replaced(made[0])
+            for part in made:
+                for new in self._emitting(part, emission, looped):
+                    if not hasattr(new, "lineno"):  # it stands in the user's line
+                        ast.copy_location(new, statement)
+                    found.append(new)
+        return found
+
+    def _emitting(self, statement: ast.stmt, emission: Sending, looped: bool) -> list[ast.stmt]:
+        match statement:
+            case ast.Return(value=value):
+                return emission.returned(value)
+            case ast.Expr(value=ast.Yield(value=value)):
+                return emission.yielded(value, looped)
+            case ast.Expr(value=ast.YieldFrom(value=source)):
+                each = emission.yielded(ast.Name("_hg_each", ast.Load()), looped=True)
+                target = ast.Name("_hg_each", ast.Store())
+                return [ast.For(target=target, iter=source, body=each, orelse=[])]
+            case ast.If():
+                statement.body = self._inlined(statement.body, emission, looped)
+                statement.orelse = self._inlined(statement.orelse, emission, looped)
+            case ast.For() | ast.While():
+                statement.body = self._inlined(statement.body, emission, True)
+                statement.orelse = self._inlined(statement.orelse, emission, True)
+            case _:
+                pass
+        return [statement]
+
+    def _compile(
+        self, statements: list[ast.stmt], given: Mapping[str, object], taken: Sequence[str]
+    ) -> Loop | None:
+        function = self._body.function
+        code = function.__code__
+        constants = {**{_own(name): value for name, value in _BUILTINS.items()}, **given}
+        constants |= self._bound
+        used = names_in(statements)
+        bound = {name: value for name, value in constants.items() if name in used}
+        parameters = [*map(_own, taken), *(["*"] if bound else []), *bound]
+        node = function_node(_own("loop"), ", ".join(parameters), statements)
+        node = ast.fix_missing_locations(ast.copy_location(node, self._body.statements[0]))
+        compiled = compile_within(node, code.co_freevars, code.co_filename, code.co_flags)
+        if compiled is None:
+            return None
+        cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        closure = tuple(cells[name] for name in compiled.co_freevars)
+        loop = FunctionType(
+            _named_like(code, compiled), function.__globals__, code.co_name, None, closure
+        )
+        loop.__kwdefaults__ = bound
+        return loop
+
+
+def _comprehension(template: str, call: object, body: InlineBody) -> Loop | None:
+    value = body.expression
+    if value is None or body.yields:
+        return None
+    return _LoopMaker(call, body, ("RECORD",)).comprehension(template, deepcopy(value))
+
+
+def _own(name: str) -> str:
+    return f"{PREFIX}{name}"
+
+
+def _returns_a_value(statements: Iterable[ast.stmt]) -> bool:
+    return any(
+        isinstance(part, ast.Return) and part.value is not None
+        for statement in statements
+        for part in ast.walk(statement)
+    )
+
+
+def _named_like(code: CodeType, loop: CodeType) -> CodeType:
+    """The loop under the name of the function, so that tracebacks have one frame of that name.
+
+    Before Python 3.12 a comprehension has a frame of its own: that is the function's then.
+    """
+    for place, part in enumerate(loop.co_consts):
+        if isinstance(part, CodeType):
+            inner = _renamed(part, code)
+            consts = (*loop.co_consts[:place], inner, *loop.co_consts[place + 1 :])
+            return loop.replace(co_consts=consts, co_filename=__file__)
+    return _renamed(loop, code)
+
+
+def _renamed(loop: CodeType, code: CodeType) -> CodeType:
+    names = ("co_name", "co_qualname")  # the second one since Python 3.11
+    changed: dict[str, Record] = {
+        name: getattr(code, name) for name in names if hasattr(code, name)
+    }
+    return loop.replace(**changed)

@@ -1,0 +1,61 @@
+"""The source text of a job's functions, which travels with them so that workers can inline them.
+
+It is read in the driver: a worker on another machine has no file of the user's program. Law: text
+that cannot be read, or that is not Python, is left out; the function is called then, as ever.
+"""
+
+import linecache
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from headgate.core.inlining.definitions import Definition, definitions_in, plain_function
+from headgate.plan.job_graph import JobVertex
+
+Read: TypeAlias = dict[str, dict[int, list[Definition]]]
+"""The definitions of every file that was read, by the line that they begin in."""
+
+METHODS: Final = ("map", "filter", "reduce", "process_element")
+"""Methods of function objects that are called for each record by loops which can inline them."""
+
+
+def with_definitions(
+    vertices: Mapping[int, JobVertex], functions: Mapping[int, Sequence[tuple[str, object]]]
+) -> dict[int, JobVertex]:
+    """The same vertices, whose operators have the definitions of their functions."""
+    read: Read = {}
+    found = {}
+    for number, vertex in vertices.items():
+        operators = tuple(
+            replace(
+                operator,
+                definitions=tuple(
+                    definition
+                    for _, function in functions.get(operator.id, ())
+                    for definition in _definitions_of(function, read)
+                ),
+            )
+            for operator in vertex.chain.operators
+        )
+        found[number] = replace(vertex, chain=replace(vertex.chain, operators=operators))
+    return found
+
+
+def _definitions_of(function: object, read: Read) -> Iterator[Definition]:
+    """Those that begin where the function does, or one of its methods."""
+    candidates = [function, *(getattr(function, method, None) for method in METHODS)]
+    for candidate in candidates:
+        plain = plain_function(candidate)
+        if plain is None:
+            continue
+        file, line = plain.__code__.co_filename, plain.__code__.co_firstlineno
+        if file not in read:
+            read[file] = _read(file)
+        yield from read[file].get(line, ())
+
+
+def _read(file: str) -> dict[int, list[Definition]]:
+    try:
+        return definitions_in(linecache.getlines(file))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}

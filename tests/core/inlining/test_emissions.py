@@ -1,0 +1,56 @@
+"""Statements in the place of return and yield: what they look like, and what is left out."""
+
+import ast
+
+import pytest
+
+from headgate.core.inlining.emissions import Folding, Placing, Sending, Yielding, statements_of
+
+
+def text(statements: list[ast.stmt]) -> str:
+    module = ast.Module(body=statements, type_ignores=[])
+    return ast.unparse(ast.fix_missing_locations(module))
+
+
+def value(source: str) -> ast.expr:
+    return ast.parse(source, mode="eval").body
+
+
+def test_what_cannot_be_mutable_is_not_looked_at() -> None:
+    assert "_hg_look" not in text(Sending().returned(value("(1, 'two', f'{x}')")))
+    assert "_hg_look" not in text(Sending(by_value=False).returned(value("x")))
+    looked = text(Sending().returned(value("(1, x)")))
+    assert "_hg_type(_hg_item1)" in looked and "_hg_type(_hg_item0)" not in looked
+
+
+@pytest.mark.parametrize("source", ["x", "(1, *x)", "()", str(tuple(range(9)))])
+def test_other_values_are_looked_at_as_a_whole(source: str) -> None:
+    assert "_hg_look(_hg_send, _hg_value)" in text(Sending().returned(value(source)))
+
+
+def test_each_place_knows_its_own_kinds() -> None:
+    sending = Sending()
+    sending.returned(value("(x, y)"))
+    sending.returned(value("x"))
+    assert sending.kinds == ["_hg_kind0", "_hg_kind1", "_hg_kind2"]
+
+
+def test_a_folded_result_is_kept_before_it_is_sent() -> None:
+    for source in ("(x, y)", "x"):
+        made = text(Folding().returned(value(source)))
+        assert 0 <= made.index("_hg_values[_hg_key]") < made.index("_hg_send(")
+
+
+def test_yields_in_loops_are_bounded_and_have_their_time() -> None:
+    assert "_hg_send_on" in text(Yielding(True, True).yielded(value("x"), looped=True))
+    assert "_hg_send_on" not in text(Yielding(True, True).yielded(value("x"), looped=False))
+    assert "_hg_stamp(_hg_time)" in text(Yielding(True, True).yielded(value("x"), looped=False))
+    assert "_hg_stamp" not in text(Yielding(True, False).yielded(value("x"), looped=False))
+    assert text(Yielding(True, False).returned(None)) == "continue"
+
+
+def test_a_template_gets_names_and_statements_without_lines() -> None:
+    body = statements_of("_hg_send(_hg_VALUE)", VALUE=value("word"))
+    assert not hasattr(body[0], "lineno")
+    placed = Placing({"RECORD": "word"}, body).place("for _hg_RECORD in _hg_records:\n    _hg_BODY")
+    assert text(placed) == "for word in _hg_records:\n    _hg_send(word)"

@@ -1,0 +1,281 @@
+"""Loops with inlined functions do what calls of the functions do, for any records."""
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.core.chain.copies import LOOKS
+from headgate.core.inlining.loops import (
+    Loop,
+    body_of,
+    each_loop,
+    filter_loop,
+    map_loop,
+    process_loop,
+    reduce_loop,
+)
+from headgate.core.inlining.state_calls import state_calls
+from headgate.core.state.cursor import Cursor
+from headgate.core.state.memory_states import PlainValue
+from tests.core.chain.kit import definitions_of, values
+
+OFFSET = 100
+
+
+def described(value: int) -> tuple[str, int]:
+    if value < 0:
+        return "negative", -value
+    total = 0
+    for step in range(value % 4):
+        total += step
+    if total > 2:
+        return f"{total}", total
+    return str(value), OFFSET
+
+
+def nothing_for_odd(value: int) -> Any:
+    if value % 2:
+        return
+    return [value]
+
+
+FUNCTIONS: list[Callable[[int], Any]] = [
+    described,
+    nothing_for_odd,
+    lambda value: (value, 1),
+    lambda value: value * 2 if value > 3 else [value],
+    lambda value: {"value": value},
+    lambda value: (value, [value], "x"),
+    lambda value: (value, *[value]),
+    lambda value: (),
+]
+
+
+def loop_for(function: Any, make: Callable[..., Loop | None], *more: Any) -> Loop:
+    body = body_of(function, 1, definitions_of(function))
+    assert body is not None
+    loop = make(function, body, *more)
+    assert loop is not None
+    return loop
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@given(records=st.lists(st.integers(-5, 20), max_size=30))
+def test_each_result_is_that_of_a_call(function: Callable[[int], Any], records: list[int]) -> None:
+    found: list[Any] = []
+    loop_for(function, each_loop, LOOKS)(records, found.append)
+    assert found == [function(record) for record in records]
+
+
+@given(st.lists(st.integers(-5, 20), max_size=30))
+def test_expressions_make_lists_and_choose_records(records: list[int]) -> None:
+    double = lambda value: (value, value * 2)  # noqa: E731
+    assert loop_for(double, map_loop)(records) == [(value, value * 2) for value in records]
+    few = lambda value: value % 3 == 1 and value < OFFSET  # noqa: E731
+    assert loop_for(few, filter_loop)(records) == [value for value in records if few(value)]
+
+
+def test_enclosed_and_global_variables_are_read_when_a_record_comes() -> None:
+    amount = 1
+    add = lambda value: value + amount + OFFSET  # noqa: E731
+    loop = loop_for(add, map_loop)
+    assert loop([1]) == [102]
+    amount = 10
+    assert loop([1]) == [111]
+
+
+@given(st.lists(values, max_size=20))
+def test_what_a_function_keeps_is_copied_before_it_goes_on(records: list[Any]) -> None:
+    class Keeping:
+        def __init__(self) -> None:
+            self.kept: list[Any] = []
+
+        def map(self, value: Any) -> Any:
+            self.kept.append(value)
+            return len(self.kept), self.kept
+
+    found: list[Any] = []
+    loop_for(Keeping().map, each_loop, LOOKS)(records, found.append)
+    assert found == [(n + 1, records[: n + 1]) for n in range(len(records))]
+
+
+def test_an_error_has_the_line_and_the_name_of_the_function() -> None:
+    loop = loop_for(lambda value: 1 // value, map_loop)
+    with pytest.raises(ZeroDivisionError) as caught:
+        loop([1, 0])
+    *_, last = traceback.extract_tb(caught.value.__traceback__)
+    assert last.filename == __file__ and last.name == "<lambda>"
+    assert last.line is not None and "1 // value" in last.line
+    files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert files.count(__file__) == 2, "this test, and the lambda"
+
+    def halved(value: int) -> float:
+        half = value / 2
+        return 1 / half
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        loop_for(halved, each_loop, LOOKS)([1, 0], lambda value: None)
+    *_, last = traceback.extract_tb(caught.value.__traceback__)
+    assert (last.name, last.line) == ("halved", "return 1 / half")
+
+
+@pytest.mark.parametrize("by_value", [True, False])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: (x[0], x[1] + y[1]),
+        lambda x, y: x if x[1] > y[1] else y,
+        lambda x, y: None if y[1] == 3 else (y[0], (x or y)[1]),
+    ],
+)
+@given(records=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=30))
+def test_folding_is_that_of_calls(function: Any, by_value: bool, records: Any) -> None:
+    absent, none = object(), object()
+    kept: dict[str, Any] = {}
+    found: list[Any] = []
+
+    def begin(key: str, record: Any) -> None:
+        kept[key] = record
+        found.append(record)
+
+    body = body_of(function, 2, definitions_of(function))
+    assert body is not None
+    given = {**LOOKS, "freeze": None, "absent": absent, "none": none}
+    loop = reduce_loop(function, body, given, by_value)
+    assert loop is not None
+    entries = [(record[0], record) for record in records]
+    loop(entries, kept, kept.get, begin, lambda key: (key, absent), found.append)
+    state: dict[str, Any] = {}
+    expected = []
+    for key, record in entries:
+        state[key] = function(state[key], record) if key in state else record
+        expected.append(state[key])
+    assert found == expected
+    assert {key: None if value is none else value for key, value in kept.items()} == state
+
+
+class Context:
+    time_ms: int | None = None
+
+
+class Running:
+    """Yields where a loop may go wrong: in loops, behind a return, not at all."""
+
+    def __init__(self, count: Any, last: Any) -> None:
+        self.count = count
+        self.last = last
+        self.seen = 0
+
+    def process_element(self, value: tuple[str, int], ctx: Any) -> Any:
+        self.seen += 1
+        number = (self.count.value() or 0) + value[1]
+        if value[1] == 0:
+            self.count.update(None)
+            return
+        self.count.update(number)
+        for step in range(value[1] % 3):
+            yield value[0], step, ctx.time_ms
+        if number > 5:
+            yield from [self.last.value(), number]
+        self.last.update(value)
+        yield [value[0], self.seen]
+
+
+@pytest.mark.parametrize("by_value", [True, False])
+@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("inlines_states", [True, False])
+@given(records=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=30))
+def test_a_process_function_yields_the_same(
+    inlines_states: bool, timed: bool, by_value: bool, records: Any
+) -> None:
+    times = [index * 10 for index in range(len(records))]
+    keys = [record[0] for record in records]
+    outcomes = []
+    for inlined in (False, True):
+        cursor, context = Cursor(), Context()
+        running = Running(PlainValue({}, cursor), PlainValue({}, cursor))
+        sent: list[Any] = []
+        stamps: list[int] = []
+        if inlined:
+            call = running.process_element
+            body = body_of(call, 2, definitions_of(running))
+            assert body is not None
+            states = state_calls(call, body)
+            assert states is not None and list(states.names) == ["count", "last"]
+            given = {**LOOKS, "CONTEXT": context, "cursor": cursor, "stamp": stamps.append}
+            given |= {"piece": 10_000, "send_on": None}
+            loop = process_loop(
+                *(call, body, given),
+                by_value=by_value,
+                keyed=True,
+                timed=timed,
+                states=states if inlines_states else None,
+            )
+            assert loop is not None
+            entries = [running.count.entries, running.last.entries] if inlines_states else []
+            loop(records, keys, *([times] if timed else []), sent, *entries)
+        else:
+            for record, key, time_ms in zip(records, keys, times, strict=True):
+                cursor.key, context.time_ms = key, time_ms if timed else None
+                for value in running.process_element(record, context):
+                    sent.append(value)
+                    stamps += [time_ms] if timed else []
+        outcomes.append((sent, stamps, running.count.entries, running.last.entries, running.seen))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_function_that_yields_without_end_is_sent_in_pieces() -> None:
+    class Endless:
+        def process_element(self, value: int, ctx: Any) -> Any:
+            while True:
+                yield value
+
+    sent: list[int] = []
+    pieces: list[int] = []
+
+    def send_on() -> None:
+        pieces.append(len(sent))
+        sent.clear()
+        if len(pieces) == 3:
+            raise KeyboardInterrupt
+
+    call = Endless().process_element
+    body = body_of(call, 2, definitions_of(Endless()))
+    assert body is not None
+    given = {**LOOKS, "CONTEXT": Context(), "cursor": None, "stamp": None}
+    given |= {"piece": 7, "send_on": send_on}
+    loop = process_loop(call, body, given, by_value=True, keyed=False, timed=False)
+    assert loop is not None
+    with pytest.raises(KeyboardInterrupt):
+        loop([1], sent)
+    assert pieces == [7, 7, 7]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [str, len, "text", lambda value, more: value, lambda value, more=1: value],
+)
+def test_what_cannot_be_inlined_is_called(function: Any) -> None:
+    assert body_of(function, 1, definitions_of(function)) is None
+
+
+def test_a_method_that_assigns_self_or_its_context_is_called() -> None:
+    class Odd:
+        def map(self, value: int) -> int:
+            self = value  # noqa: F841
+            return value
+
+        def process_element(self, value: int, ctx: Any) -> Any:
+            ctx = value
+            yield ctx
+
+    assert body_of(Odd().map, 1, definitions_of(Odd())) is None
+    call = Odd().process_element
+    body = body_of(call, 2, definitions_of(Odd()))
+    assert body is not None
+    given = {"CONTEXT": None}
+    assert process_loop(call, body, given, by_value=True, keyed=False, timed=False) is None
