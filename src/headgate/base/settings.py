@@ -107,6 +107,11 @@ class JobSettings(SettingsGroup):
     object_reuse: bool = setting(
         "pipeline.object-reuse", False, "Operators of a task hand on records without copying them."
     )
+    inline_functions: bool = setting(
+        "pipeline.inline-functions",
+        True,
+        "Short functions are written into the loops that call them, where their source is known.",
+    )
     auto_uids: bool = setting(
         "pipeline.auto-generate-uids",
         True,

@@ -27,6 +27,7 @@ from headgate.host.driver.job_endpoint import JobEndpoint
 from headgate.host.driver.job_log import JobLog
 from headgate.host.driver.results import ResultAddress
 from headgate.host.shipping.code import ship
+from headgate.host.shipping.definitions import with_definitions
 from headgate.host.shipping.orders import plan_run
 from headgate.host.worker.backends import check_backend
 from headgate.observe.logs import log_settings, set_up_driver_logs
@@ -284,7 +285,10 @@ def control_times(job: JobSettings, exchange: ExchangeSettings) -> ControlTimes:
 def ship_code(program: Program, graph: JobGraph) -> bytes:
     """The job's vertices as bytes; an error names the function that cannot travel."""
     functions = {node.id: node.functions for node in program.graph.nodes.values()}
-    return ship({vertex.id: vertex for vertex in graph.vertices}, functions)
+    vertices = {vertex.id: vertex for vertex in graph.vertices}
+    if JobSettings.parse(program.configuration).inline_functions:
+        vertices = with_definitions(vertices, functions)
+    return ship(vertices, functions)
 
 
 def connect_sinks(

@@ -19,6 +19,8 @@ from headgate.core.operators.basic import (
 from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import KeptOutput, cut, open_operator, run
 
+pytestmark = pytest.mark.usefixtures("inlining")
+
 numbers = st.lists(st.integers(-50, 50), max_size=40)
 sizes = st.lists(st.integers(1, 9), max_size=8)
 

@@ -25,6 +25,8 @@ from headgate.functions.function import OutputTag
 from tests.core.chain.kit import cut, run
 from tests.core.operators.failing_kit import TolerantRun
 
+pytestmark = pytest.mark.usefixtures("inlining")
+
 KINDS = ("number", "pair", "list", "list in pair", "list in triple", "list in dict", "object")
 scripts = st.lists(st.sampled_from(KINDS), max_size=60)
 turning = st.builds(

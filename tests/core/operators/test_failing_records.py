@@ -55,6 +55,8 @@ from tests.core.chain.kit import context, open_operator
 from tests.core.operators.failing_kit import DEAD, TolerantRun
 from tests.core.operators.kit import BOTH, NumberAndSquare, ScriptedCalls
 
+pytestmark = pytest.mark.usefixtures("inlining")
+
 
 def odd(value: int) -> int:
     if value % 2 == 0:

@@ -16,6 +16,8 @@ from headgate.functions.function import OutputTag
 from headgate.functions.state import ListStateDescriptor, ValueStateDescriptor
 from tests.core.chain.kit import NOW_MS, HandClock, cut, open_operator, run
 
+pytestmark = pytest.mark.usefixtures("inlining")
+
 
 class Halves:
     """Even numbers as they are, odd ones to the side, with what the context tells."""

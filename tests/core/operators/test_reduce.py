@@ -25,6 +25,8 @@ from headgate.host.rocksdb.backend import RocksBackends
 from tests.core.chain.kit import KeptOutput, context, cut, open_operator, run
 from tests.core.chain.restore_kit import OperatorTasks, Send, StoredState
 
+pytestmark = pytest.mark.usefixtures("inlining")
+
 cuts = st.lists(st.integers(1, 9), max_size=12)
 pairs = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-9, 9)), max_size=60)
 

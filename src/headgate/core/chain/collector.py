@@ -34,12 +34,12 @@ class Collector:
     """
 
     __slots__ = (
-        *("_copies", "_has_tags", "_output", "_pieces", "_records", "_size", "_timed", "_times"),
+        *("_has_tags", "_output", "_pieces", "_records", "_size", "_timed", "_times", "copies"),
     )
 
     def __init__(self, output: Output, copies: bool = True, piece: int = 4096) -> None:
         self._output = output
-        self._copies = copies
+        self.copies = copies
         self._size = piece
         self._pieces = 0
         self._records: list[Record] = []
@@ -59,7 +59,7 @@ class Collector:
         self.flush()
         self._timed = timestamps is not None
         records, size, plain = self._records, self._size, _ITERABLE
-        copies, atoms = self._copies, ATOMS
+        copies, atoms = self.copies, ATOMS
         send, stamp = records.append, self._times.append
         for found, time_ms in zip(calls, timestamps or repeat(None)):  # noqa: B905 - as long
             if found is None:
@@ -96,7 +96,7 @@ class Collector:
         """
         self.flush()
         self._timed = timed = bundle.timestamps is not None
-        copies, atoms = self._copies, ATOMS
+        copies, atoms = self.copies, ATOMS
         send, stamp = self._records.append, self._times.append
         first_kind = second_kind = None
         entries = zip(bundle.records, keys, bundle.timestamps or repeat(None))  # noqa: B905 - as long
@@ -128,6 +128,38 @@ class Collector:
                 self._take_more(chain((value,), found), time_ms)
         self.flush()
 
+    def sweep_loop(self, loop: Callable[[list[Record]], None], timed: bool) -> None:
+        """The same for a loop with the function in it, which adds values to the list itself."""
+        self.flush()
+        self._timed = timed
+        loop(self._records)
+        self.flush()
+
+    def loop_parts(self) -> dict[str, object]:
+        """What such a loop uses: it sends values of kinds that it does not know by looks."""
+        return {
+            "look": self._look,
+            "look_items": self._look_items,
+            "piece": self._size,
+            "send_on": self._send_on,
+            "stamp": self._times.append,
+        }
+
+    def _look(self, send: Callable[[Record], None], value: Record) -> type | None:
+        kind = type(value)
+        if kind in ATOMS:
+            send(value)
+            return kind
+        send(self._own(value))
+        return None
+
+    def _look_items(
+        self, send: Callable[[Record], None], value: Record, items: tuple[Record, ...]
+    ) -> list[type | None]:
+        kinds = [kind if (kind := type(item)) in ATOMS else None for item in items]
+        send(self._own(value) if None in kinds else value)
+        return kinds
+
     def sweep_on(
         self,
         calls: Callable[[], Iterable[Record]],
@@ -144,7 +176,7 @@ class Collector:
         self.flush()
         timestamps = bundle.timestamps
         self._timed = timestamps is not None
-        records, size, copies, atoms = self._records, self._size, self._copies, ATOMS
+        records, size, copies, atoms = self._records, self._size, self.copies, ATOMS
         send, stamp = records.append, self._times.append
         place = before = 0
         while True:
@@ -200,7 +232,7 @@ class Collector:
         if timestamp is not None:
             self._timed = True
         for value in found:
-            self._records.append(self._own(value) if self._copies else value)
+            self._records.append(self._own(value) if self.copies else value)
             self._times.append(timestamp)
             if len(self._records) >= self._size:
                 self._send_on()
@@ -212,7 +244,7 @@ class Collector:
 
     def _take_more(self, found: Iterable[Record], time_ms: int | None) -> None:
         """What a call gives behind its first value, in pieces: it may be more than memory holds."""
-        records, size, copies, atoms = self._records, self._size, self._copies, ATOMS
+        records, size, copies, atoms = self._records, self._size, self.copies, ATOMS
         for value in found:
             if copies and not (
                 len(value) == 2 and type(value[0]) in atoms and type(value[1]) in atoms
@@ -233,7 +265,7 @@ class Collector:
         if not self._has_tags:
             self._output.collect(Bundle(records, times))
             return
-        self._has_tags = not self._copies
+        self._has_tags = not self.copies
         main, sides = split_by_tag(records, times)
         if main.records:
             self._output.collect(main)

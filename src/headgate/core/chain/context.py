@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from headgate.base.spilling import SpillRoom
 from headgate.core.chain.async_calls import ImmediateCalls, StartCalls
 from headgate.core.chain.snapshots import OperatorRestored
+from headgate.core.inlining.definitions import Definition
 from headgate.core.state.backend import Backends, KeyedBackend
 from headgate.core.state.keys import groups_of
 from headgate.core.state.memory import MemoryBackends
@@ -70,6 +71,8 @@ class OperatorContext:
     """See ``ConnectorContext``."""
     warn: Callable[[str, BaseException | None], None] = lambda text, error: None
     """Write a line to the log, with the traceback of ``error``."""
+    definitions: tuple[Definition, ...] = ()
+    """The source of its functions, as far as it is known: short ones are inlined."""
     shapes: StateShapes = field(init=False, compare=False)
     """Kinds and types of its states: what a checkpoint has noted, and what it opens."""
 

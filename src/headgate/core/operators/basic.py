@@ -23,6 +23,7 @@ from headgate.core.chain.record_failures import (
     without,
 )
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction, iterable
+from headgate.core.inlining.loops import body_of, filter_loop
 from headgate.core.state.cursor import Cursor
 
 
@@ -93,6 +94,11 @@ class MapOperator(FunctionOperator):
 
     method = "map"
 
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        if self._key_of is None and self.failures is None:
+            self._emission.inline(context.definitions)
+
     def process(self, bundle: Bundle, number: int) -> None:
         if self.failures is None:
             results = self._emission.results(self.visited(bundle.records))
@@ -112,6 +118,11 @@ class FilterOperator(FunctionOperator):
 
     method = "filter"
 
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        body = body_of(self._call, 1, context.definitions) if self._key_of is None else None
+        self._loop = None if body is None else filter_loop(self._call, body)
+
     def process(self, bundle: Bundle, number: int) -> None:
         if self.failures is not None:
             self._process_on(bundle)
@@ -119,6 +130,8 @@ class FilterOperator(FunctionOperator):
         call, visited = self._call, self.visited(bundle.records)
         if not self._emission.passes_as_is(bundle.records):
             selected = self._selected_by_value(bundle)
+        elif bundle.timestamps is None and self._loop is not None:
+            selected = Bundle(self._loop(bundle.records))
         elif bundle.timestamps is None:
             selected = Bundle([record for record in visited if call(record)])
         else:

@@ -16,6 +16,7 @@ from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.user_function import iterable
 from headgate.core.operators.basic import FunctionOperator
+from headgate.core.operators.process_loops import process_loops
 from headgate.core.state.cursor import NO_KEY, Cursor
 from headgate.functions.context import TimeDomain, TimerService
 from headgate.functions.error_policy import FailedTimer
@@ -109,10 +110,13 @@ class ProcessOperator(FunctionOperator):
         self._context = ProcessContext(self._times)
         self._collector = Collector(self.output, not self.reuses_objects)
         self._no_keys = Cursor(), repeat(NO_KEY)
+        self._loops = process_loops(self._call, context, self._collector, self._context, None)
 
     def process(self, bundle: Bundle, number: int) -> None:
         if self.failures is None:
             cursor, keys = self._no_keys
+            if self._loops is not None and self._loops.run(bundle, None):
+                return
             self._collector.sweep_calls(
                 self._call, self._context, cursor, keys, bundle, "process_element"
             )
@@ -142,6 +146,9 @@ class KeyedProcessOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         self._collector = Collector(self.output, not self.reuses_objects)
         super().open(context)
+        self._loops = process_loops(
+            self._call, context, self._collector, self._context, self._cursor
+        )
 
     def keyed_context(self, context: OperatorContext) -> KeyedContext:
         keyed = KeyedContext(context, self._fire, self._collector.flush)
@@ -156,6 +163,8 @@ class KeyedProcessOperator(FunctionOperator):
     def process(self, bundle: Bundle, number: int) -> None:
         if self.failures is None:
             keys = self._selection.keys(bundle.records)
+            if self._loops is not None and self._loops.run(bundle, keys):
+                return
             self._collector.sweep_calls(
                 self._call, self._context, self._cursor, keys, bundle, "process_element"
             )

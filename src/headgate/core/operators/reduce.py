@@ -7,14 +7,17 @@ a result that is None is kept like any other.
 
 import copy
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from headgate.base.elements import Bundle, Key, Record
 from headgate.base.values import ATOMS, own, own_all
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.copies import LOOKS
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.record_failures import FailureStreak, without
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
+from headgate.core.inlining.loops import body_of, reduce_loop
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import PLAIN, Cursor, seen
 from headgate.core.state.key_taking import key_taker
@@ -28,6 +31,7 @@ from headgate.functions.state import ReducingStateDescriptor, ValueState
 Aggregation = Literal["sum", "min", "max", "min_by", "max_by"]
 _ABSENT: Final = object()
 _RESULTS: Final = StateSpec("reduced so far", "value")
+_GIVEN: Final = {**LOOKS, "freeze": freeze, "absent": _ABSENT, "none": NONE}
 
 Fold: TypeAlias = Callable[[Iterable[tuple[Key, Record]], list[Record]], None]
 """Folds records with their keys, and adds the result after each to a list."""
@@ -56,6 +60,9 @@ class ReduceOperator(StatefulOperator):
         self._streak = None if self.failures is None else self.failures.streak()
         self._function.open(context, self._keyed.opener)
         self._call = self._function.call
+        body = body_of(self._call, 2, context.definitions)
+        free = self._batch or self.reuses_objects
+        self._loop = None if body is None else reduce_loop(self._call, body, _GIVEN, not free)
 
     def key_selector(self, number: int) -> Callable[[Record], Key] | None:
         return self._key_of
@@ -68,6 +75,8 @@ class ReduceOperator(StatefulOperator):
         results: list[Record] = []
         times = bundle.timestamps
         if self._streak is None:
+            if self._loop is not None:
+                fold = self._fold_inlined
             fold(zip(self._take_keys(bundle.records), bundle.records, strict=True), results)
         else:
             failed = self._fold_on(fold, bundle, results, self._streak)
@@ -147,6 +156,23 @@ class ReduceOperator(StatefulOperator):
                 record = call(None if old is NONE else old, record)
             values[key] = NONE if record is None else record
             send(record)
+
+    def _fold_inlined(self, entries: Iterable[tuple[Key, Record]], results: list[Record]) -> None:
+        """The same by a loop with the function in it."""
+        assert self._loop is not None
+        values, send = self._values, results.append
+        self._loop(entries, values, values.get, partial(self._begin, send), self._find, send)
+
+    def _begin(self, send: Callable[[Record], None], key: Key, record: Record) -> None:
+        """The first record of a key is its result."""
+        self._values[key] = NONE if record is None else record
+        send(record if self._batch or self.reuses_objects else own(record))
+
+    def _find(self, key: Key) -> tuple[Key, Record]:
+        """A key that was not found as it is, and what is held for it."""
+        if type(key) not in PLAIN or key != key:
+            key = freeze(key)
+        return key, self._values.get(key, _ABSENT)
 
     def _fold_by_value(self, entries: Iterable[tuple[Key, Record]], results: list[Record]) -> None:
         """The same, each result made own before the function can change it.

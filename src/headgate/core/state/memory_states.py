@@ -20,26 +20,27 @@ ByNamespace: TypeAlias = MutableMapping[Namespace, Entries]
 class PlainValue(ValueState[Record]):
     """The hot path of most functions: two dictionary look-ups, nothing else."""
 
-    __slots__ = ("_cursor", "_entries")
+    __slots__ = ("_cursor", "entries")
 
     def __init__(self, entries: Entries, cursor: Cursor) -> None:
-        self._entries = entries
+        self.entries = entries
+        """What loops with inlined functions work on."""
         self._cursor = cursor
 
     def bind(self, entries: Entries) -> None:
-        self._entries = entries
+        self.entries = entries
 
     def value(self) -> Record:
-        return self._entries.get(self._cursor.key)
+        return self.entries.get(self._cursor.key)
 
     def update(self, value: Record) -> None:
         if value is None:
-            self._entries.pop(self._cursor.key, None)
+            self.entries.pop(self._cursor.key, None)
         else:
-            self._entries[self._cursor.key] = value
+            self.entries[self._cursor.key] = value
 
     def clear(self) -> None:
-        self._entries.pop(self._cursor.key, None)
+        self.entries.pop(self._cursor.key, None)
 
 
 class NamespacedValue(ValueState[Record]):

@@ -384,6 +384,7 @@ class Task:
             sleep=self._services.sleep,
             when_cancelled=self._services.when_cancelled,
             warn=self._services.warn,
+            definitions=spec.definitions,
         )
 
     def _with_data_ms(self) -> float:
