@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from headgate.core.inlining.loops import (
 )
 from headgate.core.inlining.state_calls import state_calls
 from headgate.core.state.cursor import Cursor
+from headgate.core.state.key_taking import RecordPart
 from headgate.core.state.memory_states import PlainValue
 from tests.core.chain.kit import definitions_of, values
 
@@ -124,6 +126,7 @@ def test_an_error_has_the_line_and_the_name_of_the_function() -> None:
 
 
 @pytest.mark.parametrize("by_value", [True, False])
+@pytest.mark.parametrize("takes_keys", [True, False])
 @pytest.mark.parametrize(
     "function",
     [
@@ -133,7 +136,9 @@ def test_an_error_has_the_line_and_the_name_of_the_function() -> None:
     ],
 )
 @given(records=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=30))
-def test_folding_is_that_of_calls(function: Any, by_value: bool, records: Any) -> None:
+def test_folding_is_that_of_calls(
+    function: Any, takes_keys: bool, by_value: bool, records: Any
+) -> None:
     absent, none = object(), object()
     kept: dict[str, Any] = {}
     found: list[Any] = []
@@ -145,10 +150,13 @@ def test_folding_is_that_of_calls(function: Any, by_value: bool, records: Any) -
     body = body_of(function, 2, definitions_of(function))
     assert body is not None
     given = {**LOOKS, "freeze": None, "absent": absent, "none": none}
-    loop = reduce_loop(function, body, given, by_value)
+    given["key_of"] = itemgetter(0)
+    part = RecordPart(0, False) if takes_keys else None
+    loop = reduce_loop(function, body, given, by_value=by_value, part=part)
     assert loop is not None
     entries = [(record[0], record) for record in records]
-    loop(entries, kept, kept.get, begin, lambda key: (key, absent), found.append)
+    lists = [records] if takes_keys else [records, [key for key, _ in entries]]
+    loop(*lists, kept, kept.get, begin, lambda key: (key, absent), found.append)
     state: dict[str, Any] = {}
     expected = []
     for key, record in entries:

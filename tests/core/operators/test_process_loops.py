@@ -1,11 +1,16 @@
 """Which loop a bundle takes: with times or without, with states inlined or called."""
 
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+
 from headgate.base.elements import Bundle
+from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.keyed_context import KeySelection
 from headgate.core.operators.process import ProcessContext, ReadOnlyTimerService
 from headgate.core.operators.process_loops import ProcessLoops, process_loops
 from headgate.core.state.cursor import Cursor
@@ -47,13 +52,18 @@ class Returning:
         return [value]
 
 
-def loops_for(function: Any, cursor: Cursor) -> tuple[ProcessLoops | None, KeptOutput]:
+def loops_for(
+    function: Any, cursor: Cursor, key_of: Callable[[Any], Any] = lambda record: record[0]
+) -> tuple[ProcessLoops | None, KeptOutput]:
     output = KeptOutput()
     info = TaskInfo("job", "vertex", 0, 1)
     context = OperatorContext("op", info, lambda: 0, definitions=tuple(definitions_of(function)))
     timers = ReadOnlyTimerService(context)
     call, collector = function.process_element, Collector(output)
-    return process_loops(call, context, collector, ProcessContext(timers), cursor), output
+    selection = KeySelection(key_of, "op")
+    context_of_records = ProcessContext(timers)
+    loops = process_loops(call, context, collector, context_of_records, cursor, selection)
+    return loops, output
 
 
 def test_a_bundle_with_times_and_one_without_take_their_own_loops() -> None:
@@ -61,8 +71,8 @@ def test_a_bundle_with_times_and_one_without_take_their_own_loops() -> None:
     function.count = PlainValue({}, cursor)
     loops, output = loops_for(function, cursor)
     assert loops is not None
-    assert loops.run(Bundle(["a", "b"], [5, 6]), ["a", "b"])
-    assert loops.run(Bundle(["a"]), ["a"])
+    assert loops.run(Bundle(["a", "b"], [5, 6]))
+    assert loops.run(Bundle(["a"]))
     first, second, third = output.records
     assert (first, second) == (("a", 1, 5), ("b", 1, 6))
     assert third[:2] == ("a", 2) and third[2] < 0, "a record without time has the smallest"
@@ -73,14 +83,45 @@ def test_states_of_other_kinds_are_called() -> None:
     cursor, function = Cursor(), Counting()
     function.count = loud = LoudValue()
     loops, output = loops_for(function, cursor)
-    assert loops is not None and loops.run(Bundle(["a", "a"]), ["a", "a"])
+    assert loops is not None and loops.run(Bundle(["a", "a"]))
     assert loud.reads == 2 and [number for _, number, _ in output.records] == [1, 2]
     function.count = PlainValue({"a": 7}, cursor)
-    assert loops.run(Bundle(["a"]), ["a"])
+    assert loops.run(Bundle(["a"]))
     assert output.records[-1][1] == 8 and loud.reads == 2
 
 
 def test_a_function_that_returns_lists_is_called() -> None:
     loops, output = loops_for(Returning(), Cursor())
-    assert loops is None or not loops.run(Bundle(["a"]), ["a"])
+    assert loops is None or not loops.run(Bundle(["a"]))
     assert not output.records
+
+
+@pytest.mark.parametrize("key_of", [lambda record: record[0], lambda record: str(record[0])])
+def test_keys_are_taken_by_the_loop_or_by_the_selector(key_of: Callable[[Any], Any]) -> None:
+    cursor, function = Cursor(), Counting()
+    function.count = PlainValue({}, cursor)
+    loops, output = loops_for(function, cursor, key_of)
+    assert loops is not None and loops.run(Bundle(["ab", "b", "ac"]))
+    assert function.count.entries == {"a": 2, "b": 1}
+    assert [record[:2] for record in output.records] == [("ab", 1), ("b", 1), ("ac", 2)]
+
+
+def test_keys_that_cannot_be_hashed_or_are_no_number_are_frozen() -> None:
+    cursor, function = Cursor(), Counting()
+    function.count = PlainValue({}, cursor)
+    loops, output = loops_for(function, cursor)
+    assert loops is not None
+    keys = [1, [1], 1.0, [1], float("nan"), "x", float("nan"), True, None, {"a": [1]}]
+    assert loops.run(Bundle([(key, 0) for key in keys]))
+    assert [number for _, number, _ in output.records] == [1, 1, 2, 2, 1, 1, 2, 3, 1, 1]
+
+
+def test_an_error_of_the_selector_is_its_own() -> None:
+    function = Counting()
+    function.count = PlainValue({}, Cursor())
+    loops, _ = loops_for(function, Cursor())
+    assert loops is not None
+    with pytest.raises(UserFunctionFailed, match="when the key of a record was selected") as caught:
+        loops.run(Bundle([("a", 1), ()]))
+    assert isinstance(caught.value.__cause__, IndexError)
+    assert "lambda" in traceback.extract_tb(caught.value.__cause__.__traceback__)[-1].name

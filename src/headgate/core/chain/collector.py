@@ -133,6 +133,11 @@ class Collector:
         self.flush()
         self._timed = timed
         loop(self._records)
+        if self._records and not self._has_tags and not timed:  # the list itself, uncopied
+            self._pieces += 1
+            records, self._records = self._records, []
+            self._output.collect(Bundle(records))
+            return
         self.flush()
 
     def loop_parts(self) -> dict[str, object]:

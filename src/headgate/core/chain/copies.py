@@ -157,7 +157,7 @@ def look_items(
     return kinds
 
 
-LOOKS: Final = {"look": look, "look_items": look_items}
+LOOKS: Final[dict[str, object]] = {"look": look, "look_items": look_items}
 """What loops with inlined functions send values by that they do not know."""
 
 

@@ -21,7 +21,7 @@ from headgate.core.chain.snapshots import restored_parts
 from headgate.core.chain.timer_service import Fire, InternalTimerService
 from headgate.core.state.backend import Sweep
 from headgate.core.state.cursor import PLAIN, seen
-from headgate.core.state.key_taking import key_taker
+from headgate.core.state.key_taking import RecordPart, key_taker, part_of
 from headgate.core.state.keys import go_by_identity
 from headgate.core.state.migration import Change, shape_of
 from headgate.core.state.opening import StateOpener
@@ -127,6 +127,23 @@ class KeySelection:
         except (Exception, SystemExit) as error:
             raise_user_error(error, self._operator, "when the key of a record was selected")
 
+    @property
+    def part(self) -> RecordPart | None:
+        """Where a record has its key; None: the selector has to be called."""
+        return part_of(self._key_of)
+
+    def records_come(self, count: int) -> None:
+        """So many records are processed by a loop that takes their keys itself."""
+        for sweep in self._sweeps:
+            sweep(count)
+
+    def key(self, record: Record) -> Key:
+        """The key of a record, which a loop could not take; most likely the selector fails."""
+        try:
+            return self._key_of(record)
+        except (Exception, SystemExit) as error:
+            raise_user_error(error, self._operator, "when the key of a record was selected")
+
     def keyed(self, bundle: Bundle, streak: FailureStreak) -> tuple[Bundle, list[Key]]:
         """The records that have a key, and their keys; ``streak`` takes the others."""
         for sweep in self._sweeps:
@@ -144,6 +161,12 @@ class KeySelection:
                 streak,
             )
             return bundle_without(bundle, failed), keys
+
+
+def see(key: Key) -> tuple[Key, type | None]:
+    """The key as a cursor takes it, and its kind if all keys of that kind are taken as they are."""
+    kind = type(key)
+    return seen(key), kind if kind in PLAIN and kind is not float else None
 
 
 def hashable(keys: list[Key]) -> list[Key]:

@@ -37,6 +37,7 @@ from headgate.core.inlining.emissions import (
     statements_of,
 )
 from headgate.core.inlining.state_calls import StateCalls
+from headgate.core.state.key_taking import RecordPart
 
 Loop: TypeAlias = Callable[..., Record]
 """A compiled loop; what it takes is said where it is made."""
@@ -50,8 +51,20 @@ for _hg_RECORD in _hg_records:
     _hg_BODY
 """
 
+_TAKE_KEY: Final = """
+    try:
+        _hg_key = _hg_KEY
+    except _hg_exception:
+        _hg_key = _hg_key_of(_hg_RECORD)
+"""
+"""If the part of the record is not there, the selector itself fails, where the user can see it."""
+
+_LOOK_AT_KEY: Final = """
+    if _hg_type(_hg_key) is not _hg_key_kind:
+        _hg_key, _hg_key_kind = _hg_see(_hg_key)
+"""
+
 _REDUCE: Final = """
-for _hg_key, _hg_RECORD in _hg_entries:
     try:
         _hg_BEFORE = _hg_get(_hg_key, _hg_absent)
     except _hg_type_error:
@@ -67,7 +80,13 @@ for _hg_key, _hg_RECORD in _hg_entries:
     _hg_BODY
 """
 
-_BUILTINS: Final = {"type": type, "len": len, "zip": zip, "type_error": TypeError}
+_BUILTINS: Final = {
+    "type": type,
+    "len": len,
+    "zip": zip,
+    "exception": Exception,
+    "type_error": TypeError,
+}
 
 
 def body_of(call: object, parameters: int, definitions: Iterable[Definition]) -> InlineBody | None:
@@ -95,7 +114,7 @@ def filter_loop(call: object, body: InlineBody) -> Loop | None:
     return _comprehension(_FILTER, call, body)
 
 
-def each_loop(call: object, body: InlineBody, given: Mapping[str, object]) -> Loop | None:
+def each_loop(call: object, body: InlineBody, given: dict[str, object]) -> Loop | None:
     """``loop(records, send)`` sends each result, or lets ``look`` or ``look_items`` send it.
 
     ``given`` are these two: each is called with ``send`` and a value, sends the value that is to
@@ -108,56 +127,78 @@ def each_loop(call: object, body: InlineBody, given: Mapping[str, object]) -> Lo
 
 
 def reduce_loop(
-    call: object, body: InlineBody, given: Mapping[str, object], by_value: bool
+    call: object,
+    body: InlineBody,
+    given: dict[str, object],
+    *,
+    by_value: bool,
+    part: RecordPart | None = None,
 ) -> Loop | None:
-    """``loop(entries, values, get, begin, find, send)`` folds records with their keys.
+    """``loop(records[, keys], values, get, begin, find, send)`` folds records by their keys.
 
     ``given``: as for ``each_loop``, and ``freeze``, ``absent``, ``none``. ``by_value``: what is
-    sent does not change when a result is changed in place.
+    sent does not change when a result is changed in place. ``part``: where a record has its key;
+    the list of keys is left out then, and ``given`` has ``key_of``.
     """
     if body.yields:
         return None
     maker = _LoopMaker(call, body, ("BEFORE", "RECORD"))
-    taken = ("entries", "values", "get", "begin", "find", "send")
-    return maker.make(_REDUCE, Folding(by_value), given, taken)
+    lists = {"RECORD": "records"} | ({"key": "keys"} if part is None else {})
+    lines = [_head(lists), *_key_lines(part), _REDUCE]
+    taken = (*lists.values(), "values", "get", "begin", "find", "send")
+    return maker.make("\n".join(lines), Folding(by_value), given | _constant(part), taken)
 
 
 def process_loop(
     call: object,
     body: InlineBody,
-    given: Mapping[str, object],
+    given: dict[str, object],
     *,
     by_value: bool,
     keyed: bool,
     timed: bool,
     states: StateCalls | None = None,
+    part: RecordPart | None = None,
 ) -> Loop | None:
     """``loop(records[, keys][, times], sent[, entries of each state …])`` sends what is yielded.
 
     ``sent`` is the list that it is added to. ``given``: as for ``each_loop``, and ``CONTEXT``,
-    ``cursor``, ``piece``, ``send_on`` and ``stamp``.
+    ``cursor``, ``piece``, ``send_on`` and ``stamp``. ``part``: as for ``reduce_loop``; ``given``
+    has ``see`` then, too, which freezes keys.
     """
     if not body.yields and _returns_a_value(body.statements):
         return None  # a list, or something wrong
     if body.parameters[-1] in stored_names(body.statements):
         return None  # the context is set once for all records
-    lists = {"RECORD": "records"} | ({"key": "keys"} if keyed else {})
+    lists = {"RECORD": "records"} | ({"key": "keys"} if keyed and part is None else {})
     lists |= {"time": "times"} if timed else {}
-    template = _process_template(lists)
+    lines = ["_hg_send = _hg_sent.append", "_hg_key_kind = None", _head(lists)]
+    if keyed and part is not None:
+        lines += [*_key_lines(part), _LOOK_AT_KEY]
+    lines += ["    _hg_cursor.key = _hg_key"] if keyed else []
+    lines += ["    _hg_CONTEXT.time_ms = _hg_time"] if timed else []
+    lines.append("    _hg_BODY")
     maker = _LoopMaker(call, body, ("RECORD", "CONTEXT"), states)
-    return maker.make(template, Yielding(by_value, timed), given, (*lists.values(), "sent"))
+    taken = (*lists.values(), "sent")
+    constants = given | _constant(part)
+    return maker.make("\n".join(lines), Yielding(by_value, timed), constants, taken)
 
 
-def _process_template(lists: Mapping[str, str]) -> str:
-    """A loop over lists of the same length, given by what one item is called."""
+def _head(lists: Mapping[str, str]) -> str:
+    """The head of a loop over lists of the same length, given by what an item is called."""
     items, sources = ", ".join(map(_own, lists)), ", ".join(map(_own, lists.values()))
-    source = f"_hg_zip({sources})" if len(lists) > 1 else sources
-    lines = ["_hg_send = _hg_sent.append", f"for {items} in {source}:"]
-    if "key" in lists:
-        lines.append("    _hg_cursor.key = _hg_key")
-    if "time" in lists:
-        lines.append("    _hg_CONTEXT.time_ms = _hg_time")
-    return "\n".join([*lines, "    _hg_BODY"])
+    return f"for {items} in {f'_hg_zip({sources})' if len(lists) > 1 else sources}:"
+
+
+def _key_lines(part: RecordPart | None) -> list[str]:
+    if part is None:
+        return []
+    taken = f".{part.name}" if part.is_attribute else "[_hg_part]"
+    return [_TAKE_KEY.replace("_hg_KEY", f"_hg_RECORD{taken}")]
+
+
+def _constant(part: RecordPart | None) -> dict[str, object]:
+    return {} if part is None or part.is_attribute else {"part": part.name}
 
 
 class _LoopMaker:
@@ -182,7 +223,7 @@ class _LoopMaker:
         self,
         template: str,
         emission: Sending,
-        given: Mapping[str, object],
+        given: dict[str, object],
         taken: Sequence[str],
     ) -> Loop | None:
         statements = self._inlined(self._body.statements, emission, looped=False)
@@ -238,7 +279,7 @@ class _LoopMaker:
         return [statement]
 
     def _compile(
-        self, statements: list[ast.stmt], given: Mapping[str, object], taken: Sequence[str]
+        self, statements: list[ast.stmt], given: dict[str, object], taken: Sequence[str]
     ) -> Loop | None:
         function = self._body.function
         code = function.__code__

@@ -110,12 +110,12 @@ class ProcessOperator(FunctionOperator):
         self._context = ProcessContext(self._times)
         self._collector = Collector(self.output, not self.reuses_objects)
         self._no_keys = Cursor(), repeat(NO_KEY)
-        self._loops = process_loops(self._call, context, self._collector, self._context, None)
+        self._loops = process_loops(self._call, context, self._collector, self._context)
 
     def process(self, bundle: Bundle, number: int) -> None:
         if self.failures is None:
             cursor, keys = self._no_keys
-            if self._loops is not None and self._loops.run(bundle, None):
+            if self._loops is not None and self._loops.run(bundle):
                 return
             self._collector.sweep_calls(
                 self._call, self._context, cursor, keys, bundle, "process_element"
@@ -147,7 +147,8 @@ class KeyedProcessOperator(FunctionOperator):
         self._collector = Collector(self.output, not self.reuses_objects)
         super().open(context)
         self._loops = process_loops(
-            self._call, context, self._collector, self._context, self._cursor
+            *(self._call, context, self._collector, self._context),
+            *(self._cursor, self._selection),
         )
 
     def keyed_context(self, context: OperatorContext) -> KeyedContext:
@@ -162,9 +163,9 @@ class KeyedProcessOperator(FunctionOperator):
 
     def process(self, bundle: Bundle, number: int) -> None:
         if self.failures is None:
-            keys = self._selection.keys(bundle.records)
-            if self._loops is not None and self._loops.run(bundle, keys):
+            if self._loops is not None and self._loops.run(bundle):
                 return
+            keys = self._selection.keys(bundle.records)
             self._collector.sweep_calls(
                 self._call, self._context, self._cursor, keys, bundle, "process_element"
             )

@@ -7,9 +7,10 @@ function has put into its attributes: only plain value states are inlined as wel
 from collections.abc import Sequence
 from functools import partial
 
-from headgate.base.elements import Bundle, Key
+from headgate.base.elements import Bundle, Key, Record
 from headgate.core.chain.collector import Collector, TimedContext
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.keyed_context import KeySelection, see
 from headgate.core.inlining.bodies import InlineBody
 from headgate.core.inlining.loops import Loop, body_of, process_loop
 from headgate.core.inlining.state_calls import StateCalls, state_calls
@@ -19,7 +20,7 @@ from headgate.core.state.tables import Entries
 
 
 class ProcessLoops:
-    """Made by ``process_loops``; ``cursor`` is None on a stream without keys."""
+    """Made by ``process_loops``; cursor and selection are None on a stream without keys."""
 
     def __init__(
         self,
@@ -28,30 +29,45 @@ class ProcessLoops:
         collector: Collector,
         context: TimedContext,
         cursor: Cursor | None,
+        selection: KeySelection | None,
     ) -> None:
         self._call = call
         self._body = body
         self._collector = collector
         self._context = context
         self._is_keyed = cursor is not None
+        self._selection = selection
+        self._part = None if selection is None else selection.part
         self._given = {**collector.loop_parts(), "CONTEXT": context, "cursor": cursor}
+        if selection is not None:
+            self._given |= {"see": see, "key_of": selection.key}
         self._states = state_calls(call, body) if self._is_keyed else None
         self._loops: dict[tuple[bool, bool], Loop | None] = {}
 
-    def run(self, bundle: Bundle, keys: Sequence[Key] | None) -> bool:
+    def run(self, bundle: Bundle) -> bool:
         """Process a bundle; False: it has to be processed by calls."""
         timed = bundle.timestamps is not None
         entries = self._entries()
         loop = self._loop(timed, entries is not None)
         if loop is None:
             return False
-        lists = [part for part in (bundle.records, keys, bundle.timestamps) if part is not None]
+        lists = [bundle.records, self._keys(bundle.records), bundle.timestamps]
+        lists = [items for items in lists if items is not None]
         self._context.time_ms = None
         try:
             self._collector.sweep_loop(partial(_run, loop, lists, entries or ()), timed)
         except StopIteration as error:  # as in a generator
             raise RuntimeError("process_element raised StopIteration") from error
         return True
+
+    def _keys(self, records: list[Record]) -> list[Key] | None:
+        """None: the loop takes them itself, or there are none."""
+        if self._selection is None:
+            return None
+        if self._part is None:
+            return self._selection.keys(records)
+        self._selection.records_come(len(records))
+        return None
 
     def _entries(self) -> list[Entries] | None:
         """Of the states; None: they are called."""
@@ -74,6 +90,7 @@ class ProcessLoops:
                 keyed=self._is_keyed,
                 timed=timed,
                 states=states,
+                part=self._part,
             )
         return self._loops[kind]
 
@@ -89,10 +106,11 @@ def process_loops(
     context: OperatorContext,
     collector: Collector,
     process_context: TimedContext,
-    cursor: Cursor | None,
+    cursor: Cursor | None = None,
+    selection: KeySelection | None = None,
 ) -> ProcessLoops | None:
     """None: the function cannot be inlined."""
     body = body_of(call, 2, context.definitions)
     if body is None:
         return None
-    return ProcessLoops(call, body, collector, process_context, cursor)
+    return ProcessLoops(call, body, collector, process_context, cursor, selection)

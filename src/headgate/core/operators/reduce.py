@@ -17,10 +17,10 @@ from headgate.core.chain.copies import LOOKS
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.record_failures import FailureStreak, without
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
-from headgate.core.inlining.loops import body_of, reduce_loop
+from headgate.core.inlining.loops import Loop, body_of, reduce_loop
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import PLAIN, Cursor, seen
-from headgate.core.state.key_taking import key_taker
+from headgate.core.state.key_taking import key_taker, part_of
 from headgate.core.state.keys import freeze
 from headgate.core.state.memory_states import PlainValue
 from headgate.core.state.migration import settle
@@ -51,6 +51,7 @@ class ReduceOperator(StatefulOperator):
         self._batch = batch
         self._finals: dict[Key, Record] = {}
         self._values: Entries | ValuesAtCursor
+        self._loop: Loop | None = None
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -62,7 +63,10 @@ class ReduceOperator(StatefulOperator):
         self._call = self._function.call
         body = body_of(self._call, 2, context.definitions)
         free = self._batch or self.reuses_objects
-        self._loop = None if body is None else reduce_loop(self._call, body, _GIVEN, not free)
+        self._part = part_of(self._key_of)
+        given = _GIVEN | {"key_of": self._key_of}
+        if body is not None:
+            self._loop = reduce_loop(self._call, body, given, by_value=not free, part=self._part)
 
     def key_selector(self, number: int) -> Callable[[Record], Key] | None:
         return self._key_of
@@ -74,9 +78,9 @@ class ReduceOperator(StatefulOperator):
         fold = self._fold if free else self._fold_by_value
         results: list[Record] = []
         times = bundle.timestamps
-        if self._streak is None:
-            if self._loop is not None:
-                fold = self._fold_inlined
+        if self._loop is not None and self._streak is None:
+            self._run_loop(self._loop, bundle.records, results)
+        elif self._streak is None:
             fold(zip(self._take_keys(bundle.records), bundle.records, strict=True), results)
         else:
             failed = self._fold_on(fold, bundle, results, self._streak)
@@ -157,11 +161,11 @@ class ReduceOperator(StatefulOperator):
             values[key] = NONE if record is None else record
             send(record)
 
-    def _fold_inlined(self, entries: Iterable[tuple[Key, Record]], results: list[Record]) -> None:
+    def _run_loop(self, loop: Loop, records: list[Record], results: list[Record]) -> None:
         """The same by a loop with the function in it."""
-        assert self._loop is not None
         values, send = self._values, results.append
-        self._loop(entries, values, values.get, partial(self._begin, send), self._find, send)
+        lists = [records] if self._part is not None else [records, self._take_keys(records)]
+        loop(*lists, values, values.get, partial(self._begin, send), self._find, send)
 
     def _begin(self, send: Callable[[Record], None], key: Key, record: Record) -> None:
         """The first record of a key is its result."""

@@ -7,6 +7,7 @@ raised by it.
 import dis
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from types import FunctionType
 from typing import TypeAlias
@@ -18,25 +19,42 @@ TakeKeys: TypeAlias = Callable[[list[Record]], list[Key]]
 
 def key_taker(key_of: Callable[[Record], Key]) -> TakeKeys:
     """What takes the keys of a list of records."""
-    part_of = part_getter(key_of)
+    get_part = part_getter(key_of)
 
     def take_each(records: list[Record]) -> list[Key]:
         return [key_of(record) for record in records]  # map would end at a StopIteration
 
-    if part_of is None:
+    if get_part is None:
         return take_each
 
     def take_parts(records: list[Record]) -> list[Key]:
         keys: list[Key] = []
         with suppress(Exception):  # the selector itself fails below, where the user can see it
-            keys = list(map(part_of, records))
+            keys = list(map(get_part, records))
         return keys if len(keys) == len(records) else take_each(records)
 
     return take_parts
 
 
 def part_getter(function: object) -> Callable[[Record], Record] | None:
-    """The same in C, of a function that returns one part of its argument and does nothing else.
+    """The same in C, of a function that returns one part of its argument and does nothing else."""
+    part = part_of(function)
+    return None if part is None else part.getter()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPart:
+    """``record[name]``, or ``record.name``."""
+
+    name: Record
+    is_attribute: bool
+
+    def getter(self) -> Callable[[Record], Record]:
+        return attrgetter(self.name) if self.is_attribute else itemgetter(self.name)
+
+
+def part_of(function: object) -> RecordPart | None:
+    """The part of its argument that a function returns, if it does nothing else.
 
     ``lambda pair: pair[0]``, for instance, or one that returns ``row["user"]`` or ``event.user``.
     """
@@ -48,8 +66,8 @@ def part_getter(function: object) -> Callable[[Record], Record] | None:
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("RESUME", "NOP")]
     match [step.opname for step in steps]:
         case ["LOAD_FAST", "LOAD_CONST", "BINARY_SUBSCR", "RETURN_VALUE"]:
-            return itemgetter(steps[1].argval)
+            return RecordPart(steps[1].argval, False)
         case ["LOAD_FAST", "LOAD_ATTR", "RETURN_VALUE"]:
-            return attrgetter(steps[1].argval)
+            return RecordPart(steps[1].argval, True)
         case _:
             return None
