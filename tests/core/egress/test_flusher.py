@@ -1,6 +1,7 @@
 """The flusher: by time, and what it met is raised at the next emit. Rows 31-33."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -48,6 +49,45 @@ def test_a_late_tick_starts_the_next_period_when_it_comes(make_pool: MakePool) -
     assert flusher.next_deadline_ms == 350
 
 
+def test_what_a_resting_task_has_written_does_not_wait(make_pool: MakePool) -> None:
+    writer = writer_of(make_pool(4), 100)
+    readers = readers_of(writer.partition)
+    flusher = Flusher("map", writer, now_ms=0)
+    flusher.rest(10)
+    assert [reader.notified for reader in readers] == [0, 0], "there is nothing to flush"
+    flusher.tick(100)
+    writer.emit_all(["a", "b"])
+    writer.seal()
+    flusher.rest(130)
+    assert [reader.notified for reader in readers] == [1, 1]
+    assert flusher.next_deadline_ms == 230
+    for reader in readers:
+        reader.read()
+        reader.close()
+    writer.close()
+
+
+def test_a_task_that_rests_often_flushes_twice_in_a_period(make_pool: MakePool) -> None:
+    writer = writer_of(make_pool(40), 100)
+    readers = readers_of(writer.partition)
+    flusher = Flusher("map", writer, now_ms=0)
+    flushed = []
+    for now_ms in range(0, 1000, 7):
+        writer.emit_all(["a", "b"])
+        writer.seal()
+        flusher.tick(now_ms)
+        flusher.rest(now_ms)
+        if not writer.unflushed:
+            flushed.append(now_ms)
+            for reader in readers:
+                reader.read()
+    pauses = [after - before for before, after in pairwise(flushed)]
+    assert len(flushed) > 16 and min(pauses) >= 50 and max(pauses) < 57
+    writer.close()
+    for reader in readers:
+        reader.close()
+
+
 @pytest.mark.parametrize("timeout_ms", [-1, 0])
 def test_without_a_period_nothing_is_flushed_by_time(make_pool: MakePool, timeout_ms: int) -> None:
     writer = writer_of(make_pool(4), timeout_ms)
@@ -58,6 +98,7 @@ def test_without_a_period_nothing_is_flushed_by_time(make_pool: MakePool, timeou
     writer.seal()
     before = [reader.notified for reader in readers]
     flusher.tick(10**9)
+    flusher.rest(10**9)
     assert [reader.notified for reader in readers] == before
     writer.close()
     for reader in readers:

@@ -8,6 +8,7 @@ enough for a bundle to each channel, or until ``seal``; only then are user objec
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 from typing import Final
 
 from headgate.base.elements import (
@@ -124,6 +125,10 @@ class RecordWriter:
         """Whether records may go by reference to a consumer in this process: nobody keeps them."""
         self.flush_error: Callable[[], None] = lambda: None
         """Raises what a flush by time had met; the flusher sets it."""
+        self.unflushed = False
+        """Whether anything was written since the last flush by time."""
+        self.rested: Callable[[], None] = lambda: None
+        """Called when the task has nothing to do now; the flusher sets it."""
         router.set_up(self.channels)
         self._router = router
         self._serializer = serializer or PickleSerializer()
@@ -154,6 +159,7 @@ class RecordWriter:
         if not records:
             return
         self.records_out += len(records)
+        self.unflushed = True
         staged = self._stage(records, timestamps)
         if self.timeout_ms == 0:
             self._flush_lanes(self._route())
@@ -164,6 +170,7 @@ class RecordWriter:
         """Send a watermark, status or marker to one channel, or (None) to every channel."""
         self.flush_error()
         self.seal()
+        self.unflushed = True
         prefix, body = encode_element(element, self._serializer)
         if channel is None:
             for lane in range(self._lanes):
@@ -184,6 +191,7 @@ class RecordWriter:
         self.flush_error()
         self.seal()
         self.records_out += len(records)
+        self.unflushed = True
         self._write_records(channel, list(records), None, alone=self._router.is_broadcast)
         if self.timeout_ms == 0:
             self._flush_lanes([channel])
@@ -414,7 +422,11 @@ class RecordWriter:
 
 
 class Flusher:
-    """Flushes one writer by time; named after its task."""
+    """Flushes one writer by time; named after its task.
+
+    Law: nothing waits for longer than the period. What a task has written before it rests does not
+    wait for the next tick: it is flushed at once, at most twice in a period.
+    """
 
     def __init__(self, name: str, writer: RecordWriter, now_ms: float) -> None:
         self.name = f"flusher of {name}"
@@ -422,6 +434,7 @@ class Flusher:
         self._writer = writer
         self._period_ms = writer.timeout_ms
         self._next_ms = now_ms + self._period_ms
+        self._rested_ms = -inf
         writer.flush_error = self.raise_error
 
     @property
@@ -431,9 +444,20 @@ class Flusher:
 
     def tick(self, now_ms: float) -> None:
         """Flush if it is time to."""
-        if self.next_deadline_ms is None or now_ms < self._next_ms:
+        if self.next_deadline_ms is not None and now_ms >= self._next_ms:
+            self._flush(now_ms)
+
+    def rest(self, now_ms: float) -> None:
+        """The task has nothing to do: what it has written waits for nothing."""
+        if self.next_deadline_ms is None or not self._writer.unflushed:
             return
+        if now_ms >= self._rested_ms + self._period_ms / 2:
+            self._rested_ms = now_ms
+            self._flush(now_ms)
+
+    def _flush(self, now_ms: float) -> None:
         self._next_ms = now_ms + self._period_ms
+        self._writer.unflushed = False
         try:
             self._writer.flush_all()
         except Exception as error:
@@ -453,6 +477,8 @@ def flush_by_time(
 ) -> Flusher:
     """Flush a writer with its buffer timeout until its partition ends; ``later`` calls back."""
     flusher = Flusher(name, writer, now_ms())
+    if writer.partition.kind.is_pipelined:
+        writer.rested = lambda: flusher.rest(now_ms())
 
     def tick() -> None:
         flusher.tick(now_ms())

@@ -429,6 +429,8 @@ class Task:
             return True
         self._chain.seal()
         if flow is InputStatus.NOTHING:
+            for writer in self._writers:
+                writer.rested()
             self._times.turn_to(TaskActivity.IDLE, self._clock.now_ms())
             return False
         return True
