@@ -6,7 +6,7 @@ instead of each row. Law: where the schema is known, a column that is not there 
 program is written.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -41,6 +41,7 @@ from headgate.core.columns.batches import (
     listed,
 )
 from headgate.core.columns.functions import FORMS, BatchFunction, Projection, RowFilter, form_of
+from headgate.core.columns.joined_columns import BOUND, WINDOW_END, WINDOW_START
 from headgate.core.columns.keys import is_key_type
 from headgate.core.columns.operators import (
     BatchesOperator,
@@ -61,6 +62,7 @@ from headgate.functions.watermarks import WatermarkStrategy, check_strategy
 from headgate.plan import ship_strategies
 
 if TYPE_CHECKING:
+    from headgate.api.joined_columns import JoinedColumnStreams
     from headgate.api.keyed import KeyedStream
     from headgate.api.windowed_columns import WindowedColumnStream
 
@@ -101,8 +103,6 @@ def _as_they_are(records: list[Record]) -> list[Record]:
 
 
 BATCHES: Final = BatchTypeInfo()
-WINDOW_START, WINDOW_END = "window_start", "window_end"
-_BOUND: Final = pa.timestamp("us", tz="UTC")
 
 AggregateArgument = str | tuple[str, str]
 """``("amount", "sum")``, or ``"count"``, which counts rows."""
@@ -112,12 +112,20 @@ class ColumnStream(OperatorSettings):
     """A stream of Arrow batches; made by ``columns()`` and ``to_arrow()`` of other streams."""
 
     def __init__(
-        self, stream: DataStream, schema: pa.Schema | None, time: EventTime | None = None
+        self,
+        stream: DataStream,
+        schema: pa.Schema | None,
+        time: EventTime | None = None,
+        late: "Mapping[str, tuple[pa.Schema | None, EventTime | None]] | None" = None,
     ) -> None:
-        """``schema``: None if it is not known before the job runs."""
+        """``schema``: None if it is not known before the job runs.
+
+        ``late``: columns and event time of the side outputs for late rows, by ids of tags.
+        """
         self.schema = schema
         self._stream = stream
         self._time = time
+        self._late = dict(late or {})
 
     def map_batches(
         self,
@@ -186,7 +194,7 @@ class ColumnStream(OperatorSettings):
         caller = "assign_timestamps_and_watermarks"
         self._known([column], caller)
         if self.schema is not None:
-            _refuse_unfit(caller, lambda: times_ms(_empty(self.schema), column))
+            refuse_unfit(caller, lambda: times_ms(_empty(self.schema), column))
         strategy = check_strategy(watermark_strategy, caller)
         timed = strategy.with_timestamp_assigner(BatchTimes(column))  # type: ignore[arg-type]
         stream = self._stream.assign_timestamps_and_watermarks(timed)
@@ -223,6 +231,20 @@ class ColumnStream(OperatorSettings):
         united = self._stream.union(*(stream._stream for stream in streams))
         return ColumnStream(united, schema, self._time)
 
+    def join(self, other_stream: object, how: str = "inner") -> "JoinedColumnStreams":
+        """Rows of both streams that have equal keys and are in the same window.
+
+        ``how``: ``"left"``, ``"right"`` and ``"full"`` also give rows without a partner, with nulls
+        in the columns of the other stream.
+
+        ::
+
+            clicks.join(orders).where("user").equal_to("user").window(windows).apply()
+        """
+        from headgate.api.joined_columns import joined  # noqa: PLC0415 - it is made of this module
+
+        return joined(self, other_stream, how)
+
     def rebalance(self) -> "ColumnStream":
         """Batches to all tasks of the next operator in turn."""
         return ColumnStream(self._stream.rebalance(), self.schema, self._time)
@@ -230,9 +252,12 @@ class ColumnStream(OperatorSettings):
     def get_side_output(self, output_tag: OutputTag) -> Any:
         """The batches that a function of ``map_batches`` yields as ``(output_tag, table)``.
 
+        Late rows of windows and joins are batches, too, with the columns that their stream had.
         Dead letters of an error policy are a stream of records.
         """
         stream = self._stream.get_side_output(output_tag)
+        if output_tag.tag_id in self._late:
+            return ColumnStream(stream, *self._late[output_tag.tag_id])
         policy = self._transformation("get_side_output").on_error
         is_letters = policy is not None and policy.tag == output_tag.tag_id
         return stream if is_letters else ColumnStream(stream, None)
@@ -295,7 +320,7 @@ class ColumnStream(OperatorSettings):
         if self.schema is None:
             return None
         empty = _empty(self.schema)
-        return _refuse_unfit(caller, lambda: Projection(columns).project(empty)).schema
+        return refuse_unfit(caller, lambda: Projection(columns).project(empty)).schema
 
     def _projected(self, name: str, columns: dict[str, Any], caller: str) -> "ColumnStream":
         schema = self._evaluated(columns, caller)
@@ -321,12 +346,14 @@ class KeyedColumnStream:
     aggregates of the keys in it; a batch job sends those of each key once, at its end.
     """
 
-    def __init__(self, stream: ColumnStream, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, stream: ColumnStream, names: tuple[str, ...], caller: str = "key_by"
+    ) -> None:
         for name in names:
             kind = None if stream.schema is None else stream.schema.field(name).type
             if kind is not None and not is_key_type(kind):
                 raise PlanInvalid(
-                    f"key_by(): column {name!r} of type {kind} cannot be a key; take whole "
+                    f"{caller}(): column {name!r} of type {kind} cannot be a key; take whole "
                     f"numbers, texts, bytes, booleans, dates or decimals"
                 )
         self._columns = stream
@@ -421,7 +448,7 @@ class KeyedColumnStream:
         stream, schema = self._columns._stream, self._columns.schema
         aggregates = aggregation.aggregates
         if schema is not None:
-            _refuse_unfit("aggregate", lambda: aggregation.partial(_empty(schema)))
+            refuse_unfit("aggregate", lambda: aggregation.partial(_empty(schema)))
         gap_ms = 0 if aggregation.slices is None else aggregation.slices.gap_ms
         is_windowed = bool(size_ms or gap_ms)
         bounds = [WINDOW_START, WINDOW_END] if is_windowed else []
@@ -431,7 +458,7 @@ class KeyedColumnStream:
         kinds: list[pa.DataType | None] = [
             None if schema is None else schema.field(key).type for key in self._names
         ]
-        kinds += [_BOUND for _ in bounds]
+        kinds += [BOUND for _ in bounds]
         kinds += [result_type(each, schema) for each in aggregates]
         results = ResultBatches(records, names, kinds, 0 if gap_ms else size_ms, gap_ms)
         is_timed = aggregation.slices is not None
@@ -464,7 +491,7 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
-def _refuse_unfit(caller: str, attempt: Callable[[], Any]) -> Any:
+def refuse_unfit(caller: str, attempt: Callable[[], Any]) -> Any:
     """What an attempt with an empty batch gives; raises PlanInvalid."""
     try:
         return attempt()

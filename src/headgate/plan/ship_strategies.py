@@ -79,14 +79,22 @@ def hash_by(
 
 
 def hash_columns(
-    names: tuple[str, ...], max_parallelism: int = 128, reader: str = ""
+    names: tuple[str, ...],
+    max_parallelism: int = 128,
+    reader: str = "",
+    reader_takes_all: bool = False,
 ) -> ShipStrategy:
-    """Rows of Arrow batches with equal keys in these columns to the same task, by key group."""
+    """Rows of Arrow batches with equal keys in these columns to the same task, by key group.
+
+    What is about the reader is as for ``hash_by``.
+    """
     from headgate.core.columns.partitioner import (  # noqa: PLC0415 - it loads pyarrow
         ColumnPartitioner,
     )
 
-    make_router = partial(_same_for_all, ColumnPartitioner, names, max_parallelism, reader)
+    make_router = partial(
+        _same_for_all, ColumnPartitioner, names, max_parallelism, reader, reader_takes_all
+    )
     return ShipStrategy("HASH", make_router, key_columns=names)
 
 
@@ -108,10 +116,10 @@ def resolve_strategy(graph: StreamGraph, edge: StreamEdge) -> ShipStrategy:
             f"or give both the same parallelism",
             target.name,
         )
+    takes_all = target.on_error.on_error is not OnError.FAIL
     if ship.key_columns:
-        return hash_columns(ship.key_columns, target.max_parallelism, target.name)
+        return hash_columns(ship.key_columns, target.max_parallelism, target.name, takes_all)
     if ship.key_of is not None:
-        takes_all = target.on_error.on_error is not OnError.FAIL
         return hash_by(ship.key_of, target.max_parallelism, target.name, ship.key_type, takes_all)
     return ship
 

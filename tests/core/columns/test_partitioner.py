@@ -81,3 +81,14 @@ def test_one_channel_wants_keys_as_well() -> None:
     columns.set_up(1)
     with pytest.raises(BatchUnfit, match="operator 'sums': column 'k' has 1 nulls"):
         columns.split([pa.record_batch({"k": ["a", None]})], None)
+
+
+def test_batches_without_keys_go_to_the_first_channel_if_the_reader_has_a_policy() -> None:
+    nulls = pa.record_batch({"k": pa.array([None, 1])})
+    good = pa.record_batch({"k": [5]})
+    for channels in (1, 3):
+        router = ColumnPartitioner(["k"], reader="join", reader_takes_all=True)
+        router.set_up(channels)
+        sent = {channel: batches for channel, batches, _ in router.split([nulls, good], None)}
+        assert sent[0][0] is nulls
+        assert sum(len(batches) for batches in sent.values()) == 2

@@ -184,3 +184,47 @@ def test_aggregates_go_on_from_a_checkpoint(
         found[row.k] = max(row.n_sum, found.get(row.k, 0))
     assert (tmp_path / "failed").exists()
     assert found == {k: sum(range(k, rows, 1000)) for k in range(1000)}
+
+
+WINDOWS = TumblingEventTimeWindows.of(Time.seconds(10))
+STRATEGY = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_joins_by_window_are_those_of_spark(payments: "DataFrame", backend: str) -> None:
+    env = environment()
+    env.configure(Configuration().set_string("state.backend.type", backend))
+    env.enable_checkpointing(200)
+    visits = payments.selectExpr("user", "amount * 3 AS page", "at + 5 AS at").where("page % 2 = 0")
+    left, right = (
+        env.from_dataframe(frame).assign_timestamps_and_watermarks(STRATEGY, "at")
+        for frame in (payments.where("shop = 3"), visits)
+    )
+    pairs = left.join(right).where("user").equal_to("user").window(WINDOWS).apply()
+    found: Any = pairs.to_dataframe()
+    assert found.columns == [
+        *("user", "shop", "amount", "at", "page", "at_right", "window_start", "window_end")
+    ]
+    first = payments.where("shop = 3").selectExpr("*", "floor(at / 10000) AS bucket")
+    second = visits.selectExpr("user", "page", "at AS other", "floor(at / 10000) AS bucket")
+    expected = first.join(second, ["user", "bucket"]).select("user", "amount", "page").collect()
+    assert len(expected) > 100
+    assert sorted((row.user, row.amount, row.page) for row in found.collect()) == sorted(
+        map(tuple, expected)
+    )
+
+
+def test_null_keys_of_a_join_become_dead_letters(spark: "SparkSession") -> None:
+    frame = spark.sql("SELECT * FROM VALUES ('a', 1L), (NULL, 2L), ('a', 3L) AS t(user, at)")
+    env = environment()
+    env.set_parallelism(1)
+    rejected = OutputTag("rejected")
+    left, right = (
+        env.from_dataframe(each.coalesce(1)).assign_timestamps_and_watermarks(STRATEGY, "at")
+        for each in (frame, frame.where("user IS NOT NULL"))
+    )
+    joined = left.join(right).where("user").equal_to("user").window(WINDOWS).apply()
+    joined.name("pairs").on_error(ErrorPolicy.dead_letters(rejected))
+    letters = list(joined.get_side_output(rejected).execute_and_collect())
+    assert letters and {letter.operator for letter in letters} == {"pairs"}
+    assert "column 'user' has 1 nulls" in letters[0].reason

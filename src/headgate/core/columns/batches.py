@@ -101,6 +101,11 @@ class SchemaCheck:
         self._schema = schema
         self._is_declared = schema is not None
 
+    @property
+    def schema(self) -> pa.Schema | None:
+        """None: not declared, and no batch has come."""
+        return self._schema
+
     def fit(self, batch: pa.RecordBatch, who: str) -> pa.RecordBatch:
         """The batch with the types of the schema; raises BatchUnfit. ``who`` has made it."""
         schema = self._schema

@@ -20,12 +20,23 @@ class ColumnPartitioner:
 
     is_broadcast = False
 
-    def __init__(self, names: Sequence[str], max_parallelism: int = 128, reader: str = "") -> None:
-        """``reader``: the operator on the keyed stream, which errors name."""
+    def __init__(
+        self,
+        names: Sequence[str],
+        max_parallelism: int = 128,
+        reader: str = "",
+        reader_takes_all: bool = False,
+    ) -> None:
+        """``reader``: the operator on the keyed stream, which errors name.
+
+        ``reader_takes_all``: it has a policy for batches whose keys cannot be taken; they go to the
+        first channel as they are.
+        """
         self._names = tuple(names)
         self._groups = KeyGroups(names, max_parallelism)
         self._max_parallelism = max_parallelism
         self._reader = reader
+        self._reader_takes_all = reader_takes_all
         self._channels = 0
 
     def set_up(self, channels: int) -> None:
@@ -37,8 +48,9 @@ class ColumnPartitioner:
 
     def split(self, records: list[Record], timestamps: list[int | None] | None) -> Split:
         if self._channels == 1:
-            for batch in records:
-                self._check(batch)
+            if not self._reader_takes_all:
+                for batch in records:
+                    self._check(batch)
             return [(0, records, timestamps)]
         parts: list[list[Record]] = [[] for _ in range(self._channels)]
         times: list[list[int | None]] = [[] for _ in range(self._channels)]
@@ -65,6 +77,8 @@ class ColumnPartitioner:
         try:
             groups = self._groups.of_rows(batch)
         except BatchUnfit as error:
+            if self._reader_takes_all:
+                return [(0, batch)]
             raise error.at(self._reader) from None
         if not len(groups):
             return []
