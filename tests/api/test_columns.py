@@ -310,6 +310,42 @@ def test_windows_take_triggers_by_time_and_no_evictors() -> None:
         windowed.evictor(CountEvictor.of(3))
 
 
+def test_late_rows_of_windows_have_the_columns_and_the_time_of_their_stream() -> None:
+    timed = columns_of([("a", 1, 2, 3)]).assign_timestamps_and_watermarks(STRATEGY, "at")
+    windowed = timed.key_by("word").window(WINDOWS[0])
+    counted = windowed.side_output_late_data(TAG).count()
+    assert collected(counted)[0][-1] == 1, "rows are folded where their windows are"
+    late = counted.get_side_output(TAG)
+    assert late.schema == SCHEMA
+    late.key_by("word").window(WINDOWS[0])
+    with pytest.raises(PlanInvalid, match="was given 'late'; give an OutputTag"):
+        windowed.side_output_late_data("late")  # type: ignore[arg-type]
+    with pytest.raises(PlanInvalid, match="late rows have one side output only"):
+        windowed.side_output_late_data(OutputTag("other"))
+    clocked = timed.key_by("word").window(TumblingProcessingTimeWindows.of(Time.seconds(1)))
+    with pytest.raises(PlanInvalid, match="no row is late in windows in processing time"):
+        clocked.side_output_late_data(TAG)
+
+
+@pytest.mark.parametrize("windows", WINDOWS, ids=repr)
+@given(rows=ROWS, size=st.integers(1, 20))
+def test_windows_with_a_side_output_give_the_same(windows: Any, rows: Rows, size: int) -> None:
+    def found(sided: bool) -> list[Any]:
+        stream = columns_of(rows, size).assign_timestamps_and_watermarks(STRATEGY, "at")
+        windowed = stream.key_by("word", "number").window(windows)
+        if sided:
+            windowed.side_output_late_data(TAG)
+        return sorted(collected(windowed.aggregate(n="count", top=("at", "max"))))
+
+    assert found(True) == found(False)
+
+
+def test_keyed_batches_have_no_null_keys_under_a_policy_either() -> None:
+    stream = columns_of([(None, 1, 2, 3)]).key_by("word").map_batches(lambda batch: batch)
+    with pytest.raises(BatchUnfit, match="column 'word' has 1 nulls in a batch of 1 rows, and a k"):
+        collected(stream)
+
+
 def test_settings_of_the_operator_are_said_on_the_stream(local_runtime: OneTaskRuntime) -> None:
     stream = columns_of([("a", 1, 2, 3)]).key_by("word").count().name("counts").uid("c")
     stream.print()

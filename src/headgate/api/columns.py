@@ -147,12 +147,18 @@ class ColumnStream(OperatorSettings):
 
             payments.map_batches(double)
         """
+        return self._mapped(func, schema, form)
+
+    def _mapped(
+        self, func: Any, schema: object, form: str | None, keys: tuple[str, ...] = ()
+    ) -> "ColumnStream":
         if not callable(func) or isinstance(func, type):
             raise PlanInvalid(f"map_batches() was given {func!r}; give a function of a table")
         if form is not None and form not in FORMS:
             raise PlanInvalid(f"map_batches() was given form={form!r}; give one of {list(FORMS)}")
         wanted = self.schema if schema is None else runtime().arrow_schema(schema, "map_batches")
-        function = BatchFunction(func, form or form_of(func), wanted)  # type: ignore[arg-type]
+        wants: Any = form or form_of(func)
+        function = BatchFunction(func, wants, wanted, keys)
         return self._processed("Map Batches", function, func, wanted)
 
     def filter(self, condition: compute.Expression) -> "ColumnStream":
@@ -397,7 +403,7 @@ class KeyedColumnStream:
         """Call a function with batches of which all rows of a key are in the same task."""
         stream = self._shipped(self._columns._stream, self._names)
         keyed = ColumnStream(stream, self._columns.schema, self._columns._time)
-        return keyed.map_batches(func, schema, form)
+        return keyed._mapped(func, schema, form, self._names)
 
     def to_records(self) -> "KeyedStream":
         """The rows as records, keyed by the value of the column, or a tuple of several."""
@@ -443,10 +449,13 @@ class KeyedColumnStream:
         records: PartialRecords,
         make: Callable[[bool], Callable[[], Operator]],
         size_ms: int = 0,
+        late_tag: OutputTag | None = None,
     ) -> ColumnStream:
-        """Fold batches before they travel, then merge by key what comes."""
-        stream, schema = self._columns._stream, self._columns.schema
-        aggregates = aggregation.aggregates
+        """Fold batches before they travel, then merge by key what comes.
+
+        ``late_tag``: late rows have a side output, so that rows travel and are folded behind.
+        """
+        schema, aggregates = self._columns.schema, aggregation.aggregates
         if schema is not None:
             refuse_unfit("aggregate", lambda: aggregation.partial(_empty(schema)))
         gap_ms = 0 if aggregation.slices is None else aggregation.slices.gap_ms
@@ -463,23 +472,35 @@ class KeyedColumnStream:
         results = ResultBatches(records, names, kinds, 0 if gap_ms else size_ms, gap_ms)
         is_timed = aggregation.slices is not None
 
+        late = None if late_tag is None else late_tag.tag_id
+        here = None if late is None else aggregation
+
         def translate(context: TranslationContext) -> Factory:
             inner = make(context.batch)
-            return partial(MergedPartialsOperator, inner, records, results, is_timed)
+            return partial(MergedPartialsOperator, inner, records, results, is_timed, here, late)
 
-        def translate_partials(context: TranslationContext) -> Factory:
-            return partial(PartialsOperator, aggregation, _timeout_ms(stream))
-
-        partials = stream._transform_with(
-            f"{name} within Batches", translate_partials, "aggregates", aggregates, BATCHES
-        )
-        partials._origins[0].transformation.is_internal = True
-        shipped = self._shipped(partials, aggregation.key_names)
+        shipped = self._partials(name, aggregation, late is None)
         merged = shipped._transform_with(name, translate, "aggregates", aggregates, BATCHES)
         merged._origins[0].transformation.assigns_times = is_windowed
         known = [(name, kind) for name, kind in zip(names, kinds, strict=True) if kind is not None]
         found = pa.schema(known) if len(known) == len(names) else None
-        return ColumnStream(merged, found, EventTime(WINDOW_END, -1) if is_windowed else None)
+        sides = {} if late is None else {late: (schema, self._columns._time)}
+        time = EventTime(WINDOW_END, -1) if is_windowed else None
+        return ColumnStream(merged, found, time, sides)
+
+    def _partials(self, name: str, aggregation: PartialAggregation, is_folded: bool) -> DataStream:
+        """Partial rows on their way to the tasks of their keys, or the rows themselves."""
+        stream = self._columns._stream
+        if not is_folded:
+            return self._shipped(stream, self._names)
+
+        def translate(context: TranslationContext) -> Factory:
+            return partial(PartialsOperator, aggregation, _timeout_ms(stream))
+
+        name, aggregates = f"{name} within Batches", aggregation.aggregates
+        partials = stream._transform_with(name, translate, "aggregates", aggregates, BATCHES)
+        partials._origins[0].transformation.is_internal = True
+        return self._shipped(partials, aggregation.key_names)
 
     @staticmethod
     def _shipped(stream: DataStream, names: tuple[str, ...]) -> DataStream:

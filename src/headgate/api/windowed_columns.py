@@ -20,6 +20,7 @@ from headgate.core.columns.aggregates import (
     PartialRecords,
     Slices,
 )
+from headgate.core.columns.operators import LATE_PARTIALS
 from headgate.core.columns.times import PartialSessions
 from headgate.core.window.operator import WindowOperator
 from headgate.core.window.spec import Reduced
@@ -32,6 +33,7 @@ from headgate.functions.assigners import (
     WindowAssigner,
 )
 from headgate.functions.evictors import Evictor
+from headgate.functions.function import OutputTag
 from headgate.functions.triggers import (
     ContinuousProcessingTimeTrigger,
     EventTimeTrigger,
@@ -50,6 +52,7 @@ class WindowedColumnStream(Windowing):
     def __init__(self, keyed: KeyedColumnStream, assigner: WindowAssigner[Any, Any]) -> None:
         super().__init__(assigner, keyed._columns._stream)
         self._keyed = keyed
+        self._late_tag: OutputTag | None = None
         if type(assigner) not in _WINDOWS:
             raise PlanInvalid(
                 f"window() of columns was given {assigner!r}; give tumbling, sliding or session "
@@ -77,6 +80,29 @@ class WindowedColumnStream(Windowing):
             "windows on columns have no evictor, because their rows are folded before; take "
             "records with to_records()"
         )
+
+    def side_output_late_data(self, output_tag: OutputTag) -> "WindowedColumnStream":
+        """Rows that are too late go to this side output, as batches; otherwise they are dropped.
+
+        Read them with ``get_side_output(output_tag)`` of the result. Rows then travel as they are,
+        and are folded where their windows are.
+        """
+        if not isinstance(output_tag, OutputTag):
+            raise PlanInvalid(
+                f"side_output_late_data() was given {output_tag!r}; give an OutputTag"
+            )
+        if not self._assigner.is_event_time():
+            raise PlanInvalid(
+                f"side_output_late_data() was given {output_tag!r}, and no row is late in windows "
+                f"in processing time; leave it out, or take windows in event time"
+            )
+        if self._late_tag not in (None, output_tag):
+            raise PlanInvalid(
+                f"side_output_late_data() was given {output_tag!r} after {self._late_tag!r}; "
+                f"late rows have one side output only"
+            )
+        self._late_tag = output_tag
+        return self
 
     def aggregate(self, **aggregates: AggregateArgument) -> ColumnStream:
         """Aggregates of each window: ``aggregate(total=("amount", "sum"), orders="count")``."""
@@ -106,7 +132,8 @@ class WindowedColumnStream(Windowing):
         slices, size_ms = self._slices()
         aggregation = PartialAggregation(self._keyed._names, aggregates, slices)
         records = PartialRecords(aggregation)
-        plan = self._plan(records.key_of, Reduced(records.merge), None)
+        late = None if slices is None else LATE_PARTIALS
+        plan = self._plan(records.key_of, Reduced(records.merge), None, late)
         if slices is not None and slices.gap_ms:
             sessions: Any = PartialSessions(slices.gap_ms)
             plan = replace(plan, assigner=sessions)
@@ -114,7 +141,8 @@ class WindowedColumnStream(Windowing):
         def make(batch: bool) -> Callable[[], Operator]:
             return partial(WindowOperator, replace(plan, batch=batch))
 
-        return self._keyed._merged("Window Aggregate", aggregation, records, make, size_ms)
+        name = "Window Aggregate"
+        return self._keyed._merged(name, aggregation, records, make, size_ms, self._late_tag)
 
     def _slices(self) -> tuple[Slices | None, int]:
         """How rows are cut before they are folded, and how long a window is."""

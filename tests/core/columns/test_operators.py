@@ -6,6 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, StreamStatus, Watermark
 from headgate.base.errors import BatchUnfit, StateChanged
@@ -13,9 +15,17 @@ from headgate.connectors.arrow.columns import BatchMaker
 from headgate.connectors.arrow.rows import RowMaker
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
+from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.columns import operators
-from headgate.core.columns.aggregates import ColumnAggregate, PartialAggregation, PartialRecords
+from headgate.core.columns.aggregates import (
+    ColumnAggregate,
+    PartialAggregation,
+    PartialRecords,
+    Slices,
+)
+from headgate.core.columns.batches import BatchSerializer
 from headgate.core.columns.operators import (
+    LATE_PARTIALS,
     PIECE_ROWS,
     BatchesOperator,
     MergedPartialsOperator,
@@ -23,9 +33,20 @@ from headgate.core.columns.operators import (
     RecordsOperator,
     ResultBatches,
 )
-from headgate.core.columns.times import EventTime
+from headgate.core.columns.partitioner import ColumnPartitioner
+from headgate.core.columns.times import EventTime, PartialSessions
 from headgate.core.operators.reduce import ReduceOperator
+from headgate.core.window.operator import WindowOperator
+from headgate.core.window.spec import Reduced, WindowPlan
+from headgate.functions.assigners import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 from headgate.functions.context import SnapshotMoment, TaskInfo
+from headgate.functions.error_policy import ErrorPolicy
+from headgate.functions.function import OutputTag
+from headgate.functions.triggers import EventTimeTrigger
 from tests.core.chain.restore_kit import OperatorTasks, Send
 from tests.core.columns.kit import KeptOutput
 
@@ -280,3 +301,165 @@ def test_other_aggregates_are_refused(others: tuple[ColumnAggregate, ...]) -> No
     sent(before, aggregation)
     with pytest.raises(StateChanged, match="sum of 'x', count_all there"):
         tasks_of(*others, states=before.stored_states())
+
+
+LATE_TAG = "late rows"
+WINDOWS = [
+    (TumblingEventTimeWindows(100), Slices(EventTime("at"), 100), 100),
+    (SlidingEventTimeWindows(90, 60), Slices(EventTime("at"), 30), 90),
+    (PartialSessions(40), Slices(EventTime("at"), gap_ms=40), 0),
+]
+
+
+def window_tasks(windows: Any, lateness_ms: int, tag: str | None) -> tuple[Any, KeptOutput, Any]:
+    """An operator that merges partials in windows, its output, and what makes what it is sent."""
+    assigner, slices, size_ms = windows
+    aggregation = PartialAggregation(("k",), (COUNT, TOTAL), slices)
+    records = PartialRecords(aggregation)
+    plan = WindowPlan(
+        records.key_of,
+        assigner,
+        EventTimeTrigger(),
+        Reduced(records.merge),
+        lateness_ms=lateness_ms,
+        late_tag=LATE_PARTIALS,
+    )
+    names = ["k", "window_start", "window_end", "n", "total"]
+    results = ResultBatches(records, names, [None] * 5, size_ms, slices.gap_ms)
+    operator = MergedPartialsOperator(
+        lambda: WindowOperator(plan), records, results, True, aggregation if tag else None, tag
+    )
+    merged, output = opened(operator)
+    return merged, output, (lambda batch: batch) if tag else aggregation.partial
+
+
+TIMED_ROWS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.integers(0, 500)),
+    min_size=1,
+    max_size=15,
+)
+
+
+@given(
+    windows=st.sampled_from(WINDOWS),
+    sent=st.lists(TIMED_ROWS | st.integers(1, 120), max_size=8),
+    lateness_ms=st.sampled_from([0, 50]),
+)
+def test_late_rows_are_those_of_windows_of_records(
+    windows: Any, sent: list[Any], lateness_ms: int
+) -> None:
+    sided, side_output, _ = window_tasks(windows, lateness_ms, LATE_TAG)
+    counting, _, partial = window_tasks(windows, lateness_ms, None)
+    assigner = windows[0] if windows[2] else EventTimeSessionWindows(40)
+    plan = WindowPlan(
+        lambda row: row[0],
+        assigner,
+        EventTimeTrigger(),
+        Reduced(lambda first, second: first),
+        lateness_ms=lateness_ms,
+        late_tag="late",
+    )
+    twin, twin_output = opened(WindowOperator(plan))
+    watermark = 0
+    for action in sent:
+        if isinstance(action, int):
+            watermark += action
+            for operator in (sided, counting, twin):
+                operator.watermark_advanced(Watermark(watermark))
+            continue
+        keys, values, times = map(list, zip(*action, strict=True))
+        batch = pa.record_batch({"k": keys, "x": values, "at": times})
+        sided.process(Bundle([batch]), 0)
+        counting.process(Bundle([partial(batch)]), 0)
+        together = sorted(action, key=lambda row: row[2], reverse=True)
+        twin.process(Bundle(together, [row[2] for row in together]), 0)
+    expected = sorted(
+        record
+        for each in twin_output.log
+        if type(each) is tuple and each[0] == "late"
+        for record in [each[1]]
+    )
+    late = [each[1] for each in side_output.log if type(each) is tuple and each[0] == LATE_TAG]
+    assert sorted(tuple(row.values()) for batch in late for row in batch.to_pylist()) == expected
+    assert counting.late_rows_dropped == len(expected)
+    assert sided.late_rows_dropped == 0
+    for operator in (sided, counting, twin):
+        operator.close()
+
+
+def test_the_gauge_counts_rows_and_not_partial_ones() -> None:
+    operator, _, partial = window_tasks(WINDOWS[0], 0, None)
+    operator.watermark_advanced(Watermark(500))
+    late = pa.record_batch({"k": ["a"] * 7, "x": [1] * 7, "at": [5] * 7})
+    operator.process(Bundle([partial(late)]), 0)
+    gauges = operator.context.metrics._gauges
+    assert gauges["numLateRecordsDropped"]() == 7
+
+
+def under_policy(operator: Operator) -> tuple[Any, KeptOutput]:
+    output = KeptOutput()
+    policy = ErrorPolicy.dead_letters(OutputTag("letters"))
+    operator.failures = RecordFailures(policy, "test", output, True)
+    context = OperatorContext("test", TaskInfo("job", "test", 0, 1), lambda: 0)
+    operator.set_up(output)
+    operator.failures.open(context)
+    operator.open(context)
+    return operator, output
+
+
+def letters(output: KeptOutput) -> list[Any]:
+    return [each[1] for each in output.log if type(each) is tuple and each[0] == "letters"]
+
+
+def test_a_policy_leaves_out_batches_that_have_no_records() -> None:
+    operator, output = under_policy(RecordsOperator(RowMaker, EventTime("n")))
+    late_null = pa.record_batch({"n": [*range(PIECE_ROWS), None]})
+    operator.process(Bundle([late_null, pa.record_batch({"n": [7]}), 5]), 0)
+    assert [row.n for row in output.log if not isinstance(row, tuple) or row[0] != "letters"] == [7]
+    first, second = letters(output)
+    assert first.record == late_null and "'test': column 'n', which holds" in first.reason
+    assert "a int came" in second.reason
+
+
+def test_a_policy_leaves_out_the_records_that_fit_no_batch() -> None:
+    operator, output = under_policy(BatchesOperator(BatchMaker(SCHEMA), 3, 100))
+    operator.process(Bundle([1, "two", 3, "four"]), 0)
+    operator.finish()
+    batches = [each for each in output.log if isinstance(each, pa.RecordBatch)]
+    assert [each["n"].to_pylist() for each in batches] == [[1, 3]]
+    assert len(letters(output)) == 2
+
+
+def test_batches_that_cannot_be_folded_are_left_to_the_policy_of_the_aggregate() -> None:
+    folding, partials = opened(PartialsOperator(AGGREGATION, 100))
+    nulls = pa.record_batch({"k": ["a", None], "n": [1, 2]}).replace_schema_metadata({"by": "me"})
+    good = pa.record_batch({"k": ["a"], "n": [3]})
+    folding.process(Bundle([good, nulls]), 0)
+    folding.finish()
+    router = ColumnPartitioner(AGGREGATION.key_names, reader="aggregate")
+    router.set_up(1)
+    sent = [
+        batch
+        for bundle in partials.bundles
+        for _, some, _ in router.split(bundle.records, None)
+        for batch in some
+    ]
+    sent = BatchSerializer().loads(memoryview(BatchSerializer().dumps(sent)))
+    records = PartialRecords(AGGREGATION)
+
+    def make() -> MergedPartialsOperator:
+        results = ResultBatches(records, ["k", "total"], [None, None])
+        inner = lambda: ReduceOperator(records.merge, records.key_of, False)  # noqa: E731
+        return MergedPartialsOperator(inner, records, results, False)
+
+    operator, output = under_policy(make())
+    operator.process(Bundle(sent), 0)
+    (letter,) = letters(output)
+    assert letter.record.schema.metadata == {b"by": b"me"}
+    assert "operator 'test': column 'k' has 1 nulls in a batch of 2 rows" in letter.reason
+    assert [each.to_pylist() for each in output.log if isinstance(each, pa.RecordBatch)] == [
+        [{"k": "a", "total": 3}]
+    ]
+    failing, _ = opened(make())
+    with pytest.raises(BatchUnfit, match="operator 'test': column 'k' has 1 nulls"):
+        failing.process(Bundle(sent), 0)

@@ -15,9 +15,11 @@ from headgate import (
     WatermarkStrategy,
 )
 from headgate.api.columns import col
+from headgate.base.elements import Watermark
 from headgate.base.errors import JobFailed, PlanInvalid
 from headgate.common import Configuration
 from headgate.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from headgate.functions.watermarks import WatermarkGenerator
 from tests.spark.programs import environment
 
 if TYPE_CHECKING:
@@ -228,3 +230,39 @@ def test_null_keys_of_a_join_become_dead_letters(spark: "SparkSession") -> None:
     letters = list(joined.get_side_output(rejected).execute_and_collect())
     assert letters and {letter.operator for letter in letters} == {"pairs"}
     assert "column 'user' has 1 nulls" in letters[0].reason
+
+
+class OfEachBatch(WatermarkGenerator):
+    """The time of a batch is a watermark behind it."""
+
+    def on_event(self, event: Any, timestamp: int, output: Any) -> None:
+        output.emit_watermark(Watermark(timestamp))
+
+    def on_periodic_emit(self, output: Any) -> None:
+        """All was said."""
+
+
+def test_late_rows_of_windows_and_joins_come_as_batches(spark: "SparkSession") -> None:
+    del spark  # it is there
+    strategy = WatermarkStrategy.for_generator(OfEachBatch)
+    early, late = OutputTag("early"), OutputTag("late")
+    times = [[5_000], [25_000, 26_000], [1_000, 2_000, 27_000]]
+    batches = [pa.record_batch({"k": ["a"] * len(at), "at": at}) for at in times]
+
+    def stream(env: StreamExecutionEnvironment) -> Any:
+        columns = env.from_collection(batches).columns(batches[0].schema)
+        return columns.assign_timestamps_and_watermarks(strategy, "at")
+
+    env = environment().set_parallelism(1)
+    env.set_runtime_mode(RuntimeExecutionMode.STREAMING)
+    windowed = stream(env).key_by("k").window(WINDOWS).side_output_late_data(late)
+    counted = windowed.count()
+    rows = counted.get_side_output(late).execute_and_collect()
+    assert sorted(row.at for row in rows) == [1_000, 2_000]
+    env = environment().set_parallelism(1)
+    env.set_runtime_mode(RuntimeExecutionMode.STREAMING)
+    first = stream(env)
+    where = first.join(first).where("k").equal_to("k").window(WINDOWS)
+    pairs = where.side_output_left_late_data(early).side_output_right_late_data(late).apply()
+    rows = pairs.get_side_output(early).union(pairs.get_side_output(late)).execute_and_collect()
+    assert sorted(row.at for row in rows) == [1_000, 1_000, 2_000, 2_000]

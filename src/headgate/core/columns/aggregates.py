@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, get_args
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
@@ -17,7 +18,8 @@ from headgate.base.elements import Record
 from headgate.base.errors import BatchUnfit
 from headgate.base.state_shapes import TypeShape
 from headgate.core.columns.batches import column_of
-from headgate.core.columns.keys import encode, key_column
+from headgate.core.columns.keys import Numbers, encode, key_column
+from headgate.core.columns.matching import key_numbers
 from headgate.core.columns.times import EventTime, session_numbers, slice_starts
 
 AggregateKind: TypeAlias = Literal["sum", "count", "min", "max", "mean"]
@@ -55,7 +57,11 @@ class Slices:
 
 @dataclass(frozen=True)
 class PartialAggregation:
-    """From a batch to its partial rows: keys, then times if there are any, then parts."""
+    """From a batch to its partial rows: keys, times if there are any, parts; rows behind times.
+
+    How many rows a partial one stands for is only of use if they come too late, so that it is no
+    part of what is merged.
+    """
 
     keys: tuple[str, ...]
     aggregates: tuple[ColumnAggregate, ...]
@@ -93,16 +99,19 @@ class PartialAggregation:
                 columns[values[name]] = _summable(columns[values[name]])
             wanted.append(([], kind) if name is None else (values[name], kind))
         groups = [*self.key_names, *self._add_slices(batch, keys, columns, wanted)]
+        if self._counted:
+            wanted.append((self.key_names[0], "count"))
         try:
             grouped = pa.table(columns).group_by(groups, use_threads=False).aggregate(wanted)
         except pa.ArrowException as error:
             raise self._refusal(batch, error) from None
-        names = [*self.key_names, *self.times, *map(str, range(len(self.parts)))]
+        names = [*self.key_names, *self.times, *map(str, range(len(self.parts))), *self._counted]
         found = [grouped.column(name) for name in self.key_names]
-        found += [grouped.column(_result_name(*each)) for each in wanted[len(self.parts) :]]
         if self.times == ("start",):
             found.append(grouped.column("start"))
-        found += [grouped.column(_result_name(*each)) for each in wanted[: len(self.parts)]]
+        parts, times = len(self.parts), len(wanted) - len(self._counted)
+        in_order = (*wanted[parts:times], *wanted[:parts], *wanted[times:])
+        found += [grouped.column(_result_name(*each)) for each in in_order]
         arrays = [column.combine_chunks() for column in found]
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
@@ -115,6 +124,7 @@ class PartialAggregation:
             return partials
         groups = [*self.key_names, *self.times]
         wanted = [(str(at), _FOLDS.get(kind, "sum")) for at, (_, kind) in enumerate(self.parts)]
+        wanted += [(name, "sum") for name in self._counted]
         try:
             table = pa.Table.from_batches(partials)
             for at, kind in wanted:
@@ -127,6 +137,30 @@ class PartialAggregation:
         names = [*groups, *(f"{at}_{kind}" for at, kind in wanted)]
         arrays = [grouped.column(name).combine_chunks() for name in names]
         return [pa.RecordBatch.from_arrays(arrays, names=table.column_names)]
+
+    def numbered(self, batch: pa.RecordBatch, partial: pa.RecordBatch) -> tuple[Numbers, Numbers]:
+        """A number for each row of a batch and for each of its partial rows: the same if it is in.
+
+        Only with slices.
+        """
+        assert self.slices is not None
+        keys = [key_column(batch, name) for name in self.keys]
+        times = self.slices.time.of(batch)
+        if self.slices.gap_ms:
+            codes, _ = encode(keys)
+            sessions = session_numbers(codes, times, self.slices.gap_ms)
+            firsts = np.full(1 + sessions.max(initial=0), np.iinfo(np.int64).max)
+            np.minimum.at(firsts, sessions, times)
+            starts = firsts[sessions]
+        else:
+            starts = slice_starts(times, self.slices.slice_ms, self.slices.offset_ms)
+        own = partial.columns[: len(keys) + 1]
+        of_rows, of_partials = key_numbers([[*keys, pa.array(starts)], own])
+        return of_rows, of_partials
+
+    @property
+    def _counted(self) -> tuple[str, ...]:
+        return ("rows",) if self.slices is not None else ()
 
     def _add_slices(
         self,
@@ -194,10 +228,16 @@ class PartialRecords:
 
     def records(self, batch: pa.RecordBatch) -> list[Record]:
         """A partial batch as records."""
-        columns = [_to_python(column) for column in batch.columns]
+        count = batch.num_columns - len(self._aggregation._counted)
+        columns = [_to_python(column) for column in batch.columns[:count]]
         width = len(self._aggregation.keys)
         keys = columns[0] if width == 1 else list(zip(*columns[:width], strict=True))
         return list(zip(keys, *columns[width:], strict=True))
+
+    @property
+    def aggregation(self) -> PartialAggregation:
+        """What makes partial rows."""
+        return self._aggregation
 
     @property
     def keys(self) -> tuple[str, ...]:

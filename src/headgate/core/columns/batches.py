@@ -7,7 +7,7 @@ from. Whatever does not fit is refused with the column, what came and what was e
 
 import pickle
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyarrow import compute
@@ -88,7 +88,30 @@ def read(data: bytes) -> pa.RecordBatch:
 
 
 def _is_like(first: Record, batch: Record) -> bool:
-    return isinstance(batch, pa.RecordBatch) and batch.schema == first.schema
+    if not isinstance(batch, pa.RecordBatch):
+        return False
+    return bool(batch.schema.equals(first.schema, check_metadata=True))
+
+
+UNFIT: Final = b"headgate.unfit"
+"""In the metadata of a batch that an operator could not use and passes on to the one it is for."""
+
+
+def marked_unfit(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """For an operator with a part before the exchange: that behind it has the error policy."""
+    return batch.replace_schema_metadata({**(batch.schema.metadata or {}), UNFIT: b""})
+
+
+def is_unfit(batch: Record) -> bool:
+    """Whether a batch was marked."""
+    metadata = batch.schema.metadata if isinstance(batch, pa.RecordBatch) else None
+    return metadata is not None and UNFIT in metadata
+
+
+def unmarked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """As it was before."""
+    metadata = {name: text for name, text in batch.schema.metadata.items() if name != UNFIT}
+    return batch.replace_schema_metadata(metadata or None)
 
 
 class SchemaCheck:

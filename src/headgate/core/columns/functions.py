@@ -7,7 +7,7 @@ them as for any other. Law: every batch that leaves has the declared schema, or 
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import GeneratorType
 from typing import Final, Literal, TypeAlias
 
@@ -17,6 +17,7 @@ from pyarrow import acero, compute
 from headgate.base.elements import Record
 from headgate.base.errors import BatchUnfit
 from headgate.core.columns.batches import SchemaCheck, as_batches, batch_in, column_of
+from headgate.core.columns.keys import key_column
 from headgate.functions.context import RuntimeContext
 from headgate.functions.function import OutputTag, ProcessFunction
 
@@ -57,9 +58,14 @@ class BatchFunction(ProcessFunction[Record, Record]):
     """Calls a user's function with each batch, in the form it wants, and takes what it returns."""
 
     def __init__(
-        self, function: Callable[[Record], Record], form: TableForm, schema: pa.Schema | None
+        self,
+        function: Callable[[Record], Record],
+        form: TableForm,
+        schema: pa.Schema | None,
+        keys: Sequence[str] = (),
     ) -> None:
-        """``schema``: of what it returns."""
+        """``schema``: of what it returns. ``keys``: columns by which batches were parted."""
+        self._keys = tuple(keys)
         self._function = function
         self._form = form
         self._check = SchemaCheck(schema)
@@ -73,6 +79,8 @@ class BatchFunction(ProcessFunction[Record, Record]):
             close_it()
 
     def process_element(self, value: Record, ctx: object) -> Iterator[Record]:
+        for name in self._keys:
+            key_column(value, name)
         made = self._function(self._given(batch_in(value)))
         if _is_tagged(made) or not isinstance(made, GeneratorType | list | tuple | Iterator):
             made = (made,)

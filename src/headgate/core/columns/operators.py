@@ -4,28 +4,35 @@ Law: each keeps the order of its input. Records that wait for others to fill a b
 any watermark, barrier or end, and at the latest after the buffer timeout.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from headgate.base.elements import Bundle, LatencyMarker, Record, StreamStatus, Watermark
-from headgate.base.errors import BatchUnfit
+from headgate.base.errors import BatchUnfit, RecordUnfit
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator, Output
+from headgate.core.chain.record_failures import FailureStreak, RecordFailures
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.columns.aggregates import PartialAggregation, PartialRecords, from_python
-from headgate.core.columns.batches import batch_in
+from headgate.core.columns.batches import batch_in, is_unfit, marked_unfit, unmarked
+from headgate.core.columns.keys import Numbers
 from headgate.core.columns.times import EventTime
 from headgate.core.state.reading import StateReader
 from headgate.functions.context import SnapshotMoment
+
+T = TypeVar("T")
 
 PIECE_ROWS: Final = 1024
 """Rows that become records at a time."""
 HELD_ROWS: Final = 65_536
 """Partial rows that are held at most before they are folded again."""
 HELD_BATCHES: Final = 256
+LATE_PARTIALS: Final = "headgate: partial rows that came too late"
+"""The side output by which a window operator tells of them; it does not leave the operator."""
 
 
 class RecordsOperator(Operator):
@@ -42,20 +49,48 @@ class RecordsOperator(Operator):
         self._names: list[str] | None = None
         self._maker: Record = None
 
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._batches = FittingBatches(context, self.failures)
+
     def process(self, bundle: Bundle, number: int) -> None:
-        for batch in bundle.records:
-            self._check(batch)
+        for batch, times in self._batches.of(bundle, self._checked):
             for start in range(0, batch.num_rows, PIECE_ROWS):
                 part = batch.slice(start, PIECE_ROWS)
                 stamps: list[int | None] | None = None
-                if self._time is not None:
-                    stamps = self._time.of(part).tolist()
+                if times is not None:
+                    stamps = times[start : start + PIECE_ROWS].tolist()
                 self.output.collect(Bundle(self._maker.rows(part), stamps))
 
-    def _check(self, batch: Record) -> None:
+    def _checked(self, batch: Record) -> tuple[pa.RecordBatch, Numbers | None]:
         names = batch_in(batch).schema.names
+        times = None if self._time is None else self._time.of(batch)
         if names != self._names:
             self._names, self._maker = list(names), self._make(names)
+        return batch, times
+
+
+class FittingBatches:
+    """The batches of bundles that an operator can use; its error policy has the others."""
+
+    def __init__(self, context: OperatorContext, failures: RecordFailures | None) -> None:
+        self._operator = context.operator
+        self._streak = None if failures is None else failures.streak()
+
+    def of(self, bundle: Bundle, use: Callable[[Record], T]) -> Iterator[T]:
+        """What ``use`` makes of each; if it raises BatchUnfit, it must not have changed a thing."""
+        for batch in bundle.records:
+            try:
+                made = use(batch)
+            except BatchUnfit as error:
+                if self._streak is None:
+                    raise error.at(self._operator) from None
+                whole = unmarked(batch) if is_unfit(batch) else batch
+                self._streak.failed(error.at(self._operator), whole)
+                continue
+            if self._streak is not None:
+                self._streak.passed()
+            yield made
 
 
 class HoldingOperator(Operator):
@@ -129,6 +164,7 @@ class BatchesOperator(HoldingOperator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._batch = self._make(context.operator)
+        self._streak = None if self.failures is None else self.failures.streak()
 
     def hold(self, bundle: Bundle) -> None:
         self._records.extend(bundle.records)
@@ -140,9 +176,30 @@ class BatchesOperator(HoldingOperator):
             self._send(len(self._records))
 
     def _send(self, count: int) -> None:
-        batch = self._batch(self._records[:count])
+        records = self._records[:count]
+        try:
+            batches = [self._batch(records)]
+        except RecordUnfit:
+            if self._streak is None:
+                raise
+            fitting = self._fitting(records, self._streak)
+            batches = [self._batch(fitting)] if fitting else []
         del self._records[:count]
-        self.output.collect(Bundle([batch]))
+        if batches:
+            self.output.collect(Bundle(batches))
+
+    def _fitting(self, records: list[Record], streak: FailureStreak) -> list[Record]:
+        """Those that fit, each tried alone; the error policy has the others."""
+        found = []
+        for record in records:
+            try:
+                self._batch([record])
+            except RecordUnfit as error:
+                streak.malformed(record, error)
+            else:
+                streak.passed()
+                found.append(record)
+        return found
 
 
 class PartialsOperator(HoldingOperator):
@@ -160,10 +217,18 @@ class PartialsOperator(HoldingOperator):
 
     def hold(self, bundle: Bundle) -> None:
         for batch in bundle.records:
-            if _has_rows(batch):
+            if not _has_rows(batch):
+                continue
+            try:
                 partial = self._aggregation.partial(batch)
-                self._held.append(partial)
-                self._rows += partial.num_rows
+            except BatchUnfit:
+                if not isinstance(batch, pa.RecordBatch):
+                    raise
+                self.flush()  # for the operator behind, which finds the same and has a policy
+                self.output.collect(Bundle([marked_unfit(batch)]))
+                continue
+            self._held.append(partial)
+            self._rows += partial.num_rows
         if self._rows >= HELD_ROWS or len(self._held) >= HELD_BATCHES:
             self._fold()
             if self._rows > HELD_ROWS // 2 or len(self._held) >= HELD_BATCHES:
@@ -197,29 +262,65 @@ class MergedPartialsOperator(Operator):
         records: PartialRecords,
         results: "ResultBatches",
         is_timed: bool,
+        aggregation: PartialAggregation | None = None,
+        late_tag: str | None = None,
     ) -> None:
-        """``is_timed``: a partial record has the time of its slice, which comes behind its key."""
+        """``is_timed``: a partial record has the time of its slice, which comes behind its key.
+
+        ``aggregation``: what comes are rows, which are folded here. Then those that are too late
+        may go to a side output, ``late_tag``; otherwise they are counted and dropped.
+        """
         self._inner = make()
         self._records = records
         self._results = results
         self._is_timed = is_timed
+        self._aggregation = aggregation
+        self._late_tag = late_tag
+        self.late_rows_dropped = 0
 
     def set_up(self, output: Output) -> None:
         super().set_up(output)
         self._inner.reuses_objects = True  # partial records are tuples that nobody changes
         self._inner.failures = self.failures
-        self._inner.set_up(BatchedOutput(output, self._results))
+        self._batched = BatchedOutput(output, self._results)
+        self._inner.set_up(self._batched)
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._inner.open(replace(context, record_type=self._records))
+        self._batches = FittingBatches(context, self.failures)
+        if self._is_timed:  # in the place of that of the operator within, which counts partials
+            context.metrics.gauge("numLateRecordsDropped", lambda: self.late_rows_dropped)
 
     def process(self, bundle: Bundle, number: int) -> None:
-        for batch in bundle.records:
-            self._results.learn(batch)
-            records = self._records.records(batch)
+        for batch, partial in self._batches.of(bundle, self._folded):
+            self._results.learn(partial)
+            records = self._records.records(partial)
             times = [record[1] for record in records] if self._is_timed else None
             self._inner.process(Bundle(records, times), 0)
+            if self._batched.late:
+                self._take_late(batch, partial, records)
+
+    def _folded(self, batch: Record) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """A batch, and the partial rows that it is or has."""
+        if self._aggregation is not None or is_unfit(batch):
+            return batch, self._records.aggregation.partial(batch)
+        return batch, batch
+
+    def _take_late(
+        self, batch: pa.RecordBatch, partial: pa.RecordBatch, records: list[Record]
+    ) -> None:
+        """The operator within has found that some of these partial records are too late."""
+        # A partial record is known by its key and its first time.
+        late, self._batched.late = {record[:2] for record in self._batched.late}, []
+        places = [place for place, record in enumerate(records) if record[:2] in late]
+        if self._aggregation is None or self._late_tag is None:
+            counts = partial.column("rows")
+            self.late_rows_dropped += sum(counts[place].as_py() for place in places)
+            return
+        of_rows, of_partials = self._aggregation.numbered(batch, partial)
+        rows = batch.filter(pa.array(np.isin(of_rows, of_partials[places])))
+        self.output.collect_side(self._late_tag, Bundle([rows]))
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         self._inner.watermark_advanced(watermark)
@@ -327,7 +428,8 @@ class BatchedOutput:
     def __init__(self, output: Output, results: ResultBatches) -> None:
         self._output = output
         self._results = results
-        self.collect_side = output.collect_side
+        self.late: list[Record] = []
+        """Partial records of windows that came too late, until somebody takes them."""
         self.emit_watermark = output.emit_watermark
         self.emit_status = output.emit_status
         self.emit_marker = output.emit_marker
@@ -339,6 +441,12 @@ class BatchedOutput:
     @watermark_ms.setter
     def watermark_ms(self, watermark_ms: int) -> None:
         self._output.watermark_ms = watermark_ms
+
+    def collect_side(self, tag: str, bundle: Bundle) -> None:
+        if tag == LATE_PARTIALS:
+            self.late += bundle.records
+        else:
+            self._output.collect_side(tag, bundle)
 
     def collect(self, bundle: Bundle) -> None:
         """In batches of a bounded size, without times: a batch has the results of many windows."""

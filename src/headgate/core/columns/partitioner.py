@@ -1,7 +1,8 @@
 """Routes the rows of batches by the key groups of their columns, a batch at a time.
 
 Law: ``split`` gives every row to exactly one channel, that of its key group, and keeps the order
-within each; a batch whose rows all go to one channel is not copied.
+within each; a batch whose rows all go to one channel is not copied. One without keys goes to the
+first channel, if its reader knows what to do with it.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from headgate.base.elements import Record
 from headgate.base.errors import BatchUnfit
+from headgate.core.columns.batches import is_unfit
 from headgate.core.columns.keys import KeyGroups, Numbers, key_column
 from headgate.core.egress.router import Split
 
@@ -50,7 +52,8 @@ class ColumnPartitioner:
         if self._channels == 1:
             if not self._reader_takes_all:
                 for batch in records:
-                    self._check(batch)
+                    if not is_unfit(batch):
+                        self._check(batch)
             return [(0, records, timestamps)]
         parts: list[list[Record]] = [[] for _ in range(self._channels)]
         times: list[list[int | None]] = [[] for _ in range(self._channels)]
@@ -74,6 +77,8 @@ class ColumnPartitioner:
 
     def _parts(self, batch: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
         """The rows of each channel that gets any."""
+        if is_unfit(batch):
+            return [(0, batch)]
         try:
             groups = self._groups.of_rows(batch)
         except BatchUnfit as error:

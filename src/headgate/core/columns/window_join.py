@@ -7,6 +7,7 @@ count as having come together: late ones let a window fire once more, not once f
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import gcd
 from typing import Final, Protocol
 
@@ -14,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record, Watermark
-from headgate.base.errors import BatchUnfit
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.user_function import StatefulOperator
@@ -22,6 +22,7 @@ from headgate.core.columns.batches import batch_in
 from headgate.core.columns.joined_columns import JoinedColumns, MatchedRows
 from headgate.core.columns.keys import Numbers, key_column
 from headgate.core.columns.matching import dense, key_numbers
+from headgate.core.columns.operators import FittingBatches
 from headgate.core.columns.times import EventTime, slice_starts
 from headgate.core.columns.window_rows import MEMORY_BYTES, WindowRows, joined
 from headgate.functions.context import SnapshotMoment, TimeDomain
@@ -115,22 +116,13 @@ class WindowJoinOperator(StatefulOperator):
         self._rows.open(keyed, context.task, self._windows.slices)
         make: Callable[..., JoinKeeper] = SessionJoin if self._windows.gap_ms else SlicedJoin
         self._keeper = make(self._windows, self._rows, self._sides, self._fire, self._late)
-        self._streak = None if self.failures is None else self.failures.streak()
+        self._batches = FittingBatches(context, self.failures)
         context.metrics.gauge("numLateRecordsDropped", lambda: self.late_rows_dropped)
 
     def process(self, bundle: Bundle, number: int) -> None:
-        for batch in bundle.records:
-            try:
-                fitting, times = self._checked(batch, number)
-            except BatchUnfit as error:
-                if self._streak is None:
-                    raise error.at(self.context.operator) from None
-                self._streak.failed(error.at(self.context.operator), batch)
-                continue
-            if self._streak is not None:
-                self._streak.passed()
-            if fitting.num_rows:
-                self._keeper.take(number, fitting, times, self._timers.watermark_ms)
+        for batch, times in self._batches.of(bundle, partial(self._checked, number)):
+            if batch.num_rows:
+                self._keeper.take(number, batch, times, self._timers.watermark_ms)
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         before_ms = self._timers.watermark_ms
@@ -146,7 +138,7 @@ class WindowJoinOperator(StatefulOperator):
         stored = super().state_bytes()
         return None if stored is None else stored + self._rows.waiting_bytes
 
-    def _checked(self, record: Record, number: int) -> tuple[pa.RecordBatch, Numbers]:
+    def _checked(self, number: int, record: Record) -> tuple[pa.RecordBatch, Numbers]:
         """The batch and the times of its rows; raises BatchUnfit, before anything has changed."""
         side = self._sides[number]
         batch = batch_in(record)
