@@ -138,6 +138,9 @@ def windows(as_json: bool, rounds: int, records: int, parallelism: int) -> None:
         "ratio": "the first against the second",
         "columns_per_s": "the same readings as Arrow batches, windows on columns",
         "columns_ratio": "the fourth against the first; the aim is 5",
+        "joins_per_s": "readings joined with a hundredth of others by sensor and window",
+        "column_joins_per_s": "the same join on columns",
+        "column_joins_ratio": "the second of these against the first",
         "results": "sums that were sent, one for each sensor and second",
     }
     show("Keyed windows of one second", result, meanings, as_json)

@@ -3,7 +3,8 @@
 A million readings make a second of event time; watermarks are bounded by 100 ms and come every
 200 ms of the clock, as by default. The readings are picked beforehand, with their times. The sums
 are compared with those of the readings. The same runs on columns, with readings as Arrow batches.
-The yardstick is a plain loop with the same functions: one core, no exchange.
+The yardstick is a plain loop with the same functions: one core, no exchange. Then readings are
+joined with a hundredth of others by sensor and second, as records and as columns.
 """
 
 import random
@@ -49,11 +50,20 @@ def run_windows_bench(records: int, parallelism: int, rounds: int) -> dict[str, 
     found = [_round(records, parallelism) for _ in range(rounds)]
     rates = [rate for rate, _ in found]
     columns = [_column_round(records, parallelism) for _ in range(rounds)]
+    joined = [_join_round(records, parallelism) for _ in range(rounds)]
+    joined_columns = [_column_join_round(records, parallelism) for _ in range(rounds)]
+    assert {pairs for _, pairs in joined} == {pairs for _, pairs in joined_columns}
+    joins = median(rate for rate, _ in joined)
+    column_joins = median(rate for rate, _ in joined_columns)
     plain = median(_plain_loop(min(records, 1_000_000)) for _ in range(rounds))
     return {
         **rate_figures(rates, plain),
         "columns_per_s": round(median(columns)),
         "columns_ratio": round(median(columns) / median(rates), 2),
+        "joins_per_s": round(joins),
+        "column_joins_per_s": round(column_joins),
+        "column_joins_ratio": round(column_joins / joins, 2),
+        "pairs": joined[0][1],
         "results": found[0][1],
         "records": records,
         "parallelism": parallelism,
@@ -104,6 +114,45 @@ def _column_round(records: int, parallelism: int) -> float:
     return records / sink.elapsed_s()
 
 
+def _join_round(records: int, parallelism: int) -> tuple[float, int]:
+    """Readings and a hundredth of others, as pairs of the same sensor and second."""
+    env = bench_environment(parallelism)
+    sink = ReportingSink(PairMeter)
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
+    first, second = (
+        env.from_source(ReadingSource(*share), strategy, "readings")
+        for share in ((records,), _others(records))
+    )
+    keyed = first.join(second).where(sensor_of).equal_to(sensor_of)
+    windows = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(WINDOW_MS)))
+    windows.apply(pair_of).sink_to(sink)
+    env.execute("bench joins")
+    return records / sink.elapsed_s(), sum(report["pairs"] for report in sink.results())
+
+
+def _column_join_round(records: int, parallelism: int) -> tuple[float, int]:
+    """The same on columns; pairs leave as batches."""
+    env = bench_environment(parallelism)
+    sink = PairSink(PairMeter)
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
+    first, second = (
+        env.from_source(ReadingBatches(*share), None, "readings")
+        .columns(READINGS)
+        .assign_timestamps_and_watermarks(strategy, "time")
+        for share in ((records,), _others(records))
+    )
+    keyed = first.join(second).where("sensor").equal_to("sensor")
+    windows = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(WINDOW_MS)))
+    windows.apply().select("sensor", "value", "value_right").sink_to(sink)
+    env.execute("bench joins on columns")
+    return records / sink.elapsed_s(), sum(report["pairs"] for report in sink.results())
+
+
+def _others(records: int) -> tuple[int, int]:
+    """How many readings are joined with these, and how many of them a millisecond has."""
+    return records // 100, PER_MS // 100
+
+
 # The user's functions, the same in the job and in the plain loop.
 
 
@@ -113,6 +162,10 @@ def sensor_of(reading: Reading) -> str:
 
 def add_values(before: Reading, reading: Reading) -> Reading:
     return before[0], before[1] + reading[1]
+
+
+def pair_of(first: Reading, second: Reading) -> tuple[str, int, int]:
+    return first[0], first[1], second[1]
 
 
 def _plain_loop(records: int) -> float:
@@ -135,9 +188,10 @@ class ReadingSource(Source):
     """So many readings, shared evenly by its tasks; each begins at another place of the list."""
 
     records: int
+    per_ms: int = PER_MS
 
     def splits(self, parallelism: int) -> Sequence[tuple[int, int, int]]:
-        per_ms = max(1, PER_MS // parallelism)
+        per_ms = max(1, self.per_ms // parallelism)
         shares = split_evenly(self.records, parallelism)
         return [(task, share, per_ms) for task, share in enumerate(shares)]
 
@@ -232,6 +286,26 @@ class SumMeter:
 
     def report(self) -> dict[str, Any]:
         return {"sums": dict(self._sums), "results": self._results}
+
+
+class PairMeter:
+    """Counts pairs, as records or in batches."""
+
+    def __init__(self) -> None:
+        self._pairs = 0
+
+    def take(self, pairs: list[Any]) -> None:
+        is_batched = bool(pairs) and isinstance(pairs[0], pa.RecordBatch)
+        self._pairs += sum(map(len, pairs)) if is_batched else len(pairs)
+
+    def report(self) -> dict[str, Any]:
+        return {"pairs": self._pairs}
+
+
+class PairSink(ReportingSink):
+    """Takes batches as they are."""
+
+    takes_batches = True
 
 
 def picked_readings() -> list[Reading]:
