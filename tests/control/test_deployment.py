@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from headgate.base.messages import CheckpointOrder, Deploy, Placed
 from headgate.control.deployment import TaskPlacement
 from tests.control.kit import address, plan
@@ -73,3 +75,14 @@ def test_those_that_are_all_there_get_their_tasks_with_all_places() -> None:
         other = 1 - slot
         assert deploy.places == {f"0.{slot}": None, f"0.{other}": address(other)}
     assert placement.is_complete
+
+
+def test_a_task_that_needs_no_other_is_a_run_of_its_own() -> None:
+    whole = plan(vertices=1, parallelism=3)
+    alone = whole.of_task(2)
+    assert (alone.slots, [task.id for task in alone.tasks]) == (1, ["0.2"])
+    placement = TaskPlacement(alone)
+    assert deployed(placement.arrived(0, address(0))) == [(0, ["0.2"])]
+    assert placement.is_complete
+    with pytest.raises(AssertionError, match="needs others"):
+        plan(vertices=2).of_task(0)

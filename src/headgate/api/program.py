@@ -202,6 +202,7 @@ def _add_node(
         on_error=_policy_of(transformation, settings),
         discovery=discovery,
         default_groups=is_default,
+        default_parallelism=transformation.parallelism is None,
     )
     _add_edges(graph, transformation)
 

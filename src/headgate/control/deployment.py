@@ -8,7 +8,9 @@ was deployed gets one with a single ``Placed`` for each slot that waits for it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
 
 from headgate.base.messages import Address, CheckpointOrder, Deploy, Placed, TaskOrder
 from headgate.control.pending_checkpoint import CheckpointedJob
@@ -37,6 +39,12 @@ class RunPlan:
     """Those whose splits the driver hands out while the run goes on."""
     rows_wanted: int | None = None
     """Of a part of a DataFrame: it may end after so many rows; None: not before its end."""
+
+    def of_task(self, place: int) -> "RunPlan":
+        """The same with one of its tasks, in one slot; of a job whose tasks exchange nothing."""
+        task = self.tasks[place]
+        assert not task.gates and not task.outputs, f"task {task.id} needs others"
+        return replace(self, tasks=(structs.replace(task, slot=0),), slots=1)
 
 
 class TaskManagers:

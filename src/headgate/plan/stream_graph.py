@@ -101,6 +101,8 @@ class StreamNode:
     """How the driver finds its splits while the job runs; None: they were dealt out before."""
     default_groups: bool = False
     """The user has not set ``max_parallelism``: it may become that of a checkpoint."""
+    default_parallelism: bool = False
+    """The user has not set ``parallelism``, for this operator or for all."""
 
     @property
     def title(self) -> str:

@@ -75,6 +75,11 @@ def running_operations(client: Any) -> dict[str, int]:
     return {name: int(getattr(found.progress, "_running", 0)) for name, found in own.items()}
 
 
+def is_running(operation: str) -> bool:
+    """Whether a client of this process waits for it."""
+    return operation in _operations
+
+
 def operation_holds(operation: str, relation: int) -> bool:
     """Whether the relation with this number is in the plan of one that runs; views hide theirs."""
     if (found := _operations.get(operation)) is None:

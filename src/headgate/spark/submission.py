@@ -8,6 +8,7 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headgate.api.program import Program
@@ -56,6 +57,10 @@ if TYPE_CHECKING:
     from headgate.spark.streaming.job_streams import JobStreams
 
 RowsWanted: TypeAlias = Callable[[RunKey], int | None]
+TaskOf: TypeAlias = Callable[[RunKey], int]
+PlanRuns: TypeAlias = Callable[
+    [Program, JobGraph, CheckpointSetup | None, CheckpointKeeper | None], MakePlan
+]
 
 log = logging.getLogger(__name__)
 
@@ -94,19 +99,22 @@ def prepare(
     on_begun: OnBegun = lambda run: None,
     on_ended: OnEnded = lambda key, outcome: None,
     rows_wanted: RowsWanted = lambda key: None,
+    task_of: TaskOf | None = None,
 ) -> PreparedJob:
     """Do and check all that needs no Spark job.
 
     A ``lazy`` job is a part of a DataFrame: it takes no checkpoints, Spark restarts it, and its log
-    is opened with each run. ``rows_wanted``: how many rows a run of it may end after.
+    is opened with each run. ``rows_wanted``: how many rows a run of it may end after. ``task_of``:
+    a run has one of the job's tasks, this one, instead of all of them.
     """
     set_up_driver_logs(program.configuration)
     with logged_with({"job": program.graph.job_name}):
-        return _prepare(program, lazy, on_begun, on_ended, rows_wanted)
+        plan_runs = partial(planner, rows_wanted=rows_wanted, task_of=task_of)
+        return _prepare(program, lazy, on_begun, on_ended, plan_runs)
 
 
 def _prepare(
-    program: Program, lazy: bool, on_begun: OnBegun, on_ended: OnEnded, rows_wanted: RowsWanted
+    program: Program, lazy: bool, on_begun: OnBegun, on_ended: OnEnded, plan_runs: PlanRuns
 ) -> PreparedJob:
     checked = check_program(program, lazy)
     graph, settings, job, setup = checked.graph, checked.exchange, checked.job, checked.setup
@@ -122,7 +130,7 @@ def _prepare(
     driver.control.open_job(
         job_id,
         secret,
-        planner(program, graph, setup, keeper, rows_wanted),
+        plan_runs(program, graph, setup, keeper),
         on_begun=on_begun,
         on_ended=on_ended,
         on_question=endpoint.answer,
@@ -218,6 +226,7 @@ def planner(
     setup: CheckpointSetup | None,
     keeper: CheckpointKeeper | None,
     rows_wanted: RowsWanted = lambda key: None,
+    task_of: TaskOf | None = None,
 ) -> MakePlan:
     """What plans the runs of a job."""
     code = ship_code(program, graph)
@@ -226,7 +235,8 @@ def planner(
         if setup is None or keeper is None:
             wanted = rows_wanted(key)
             number, given = key.generation, program.parameters
-            return plan_run(str(key), graph, code, number, given, rows_wanted=wanted)
+            plan = plan_run(str(key), graph, code, number, given, rows_wanted=wanted)
+            return plan if task_of is None else plan.of_task(task_of(key))
         return setup.plan(keeper, str(key), code, program.parameters)
 
     return make_plan

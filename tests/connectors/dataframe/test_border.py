@@ -11,6 +11,7 @@ from headgate.base.errors import TaskCancelled
 from headgate.connectors.dataframe.border import (
     BatchSpill,
     Border,
+    DirectBorder,
     Inlet,
     _inlets,
     _outlets,
@@ -232,3 +233,27 @@ def test_spill_gives_back_what_it_took_and_its_room(
     assert not list(tmp_path.iterdir())  # the file has no name
     spill.close()
     spill.close()
+
+
+def test_a_direct_border_gives_what_spark_has_and_keeps_what_is_sent() -> None:
+    with DirectBorder("in", "out", iter([batch(0), batch(100, 0), batch(100)])) as border:
+        inlet, outlet = inlet_of("in"), outlet_of("out")
+        reader = RowReader(inlet, ["n"])
+        outlet.send(batch(7, 1))
+        assert [row.n for row in read_to_end(reader)] == list(range(200))
+        assert inlet.has_ended and not outlet.is_limited
+        assert [sent.num_rows for sent in border.sent()] == [1]
+        assert border.sent() == []
+    assert not _inlets and not _outlets
+
+
+def test_a_direct_border_tells_broken_input_from_a_failed_function() -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield batch(0)
+        raise OSError("Spark hung up")
+
+    with DirectBorder("in", "out", broken()) as border:
+        assert border.take() is not None
+        with pytest.raises(TaskCancelled, match="Spark hung up"):
+            border.take()
+        assert isinstance(border.broken, OSError)

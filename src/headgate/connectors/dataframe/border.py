@@ -10,6 +10,7 @@ end. After ``close`` no token and no file remains.
 
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -292,17 +293,74 @@ class _Closed(Exception):
     """Ends the feeding."""
 
 
-_inlets: dict[str, Inlet] = {}
-_outlets: dict[str, Border] = {}
+class DirectBorder:
+    """The border of a Spark task that runs a job's chain on its own thread, and nothing beside it.
+
+    It is inlet and outlet at once: ``take`` waits for Spark's next batch, what is sent is kept
+    until the chain has returned. Law: after ``close`` no token remains.
+    """
+
+    is_limited = False
+
+    def __init__(self, inlet: str, outlet: str, batches: Iterable[pa.RecordBatch]) -> None:
+        self.broken: Exception | None = None
+        """What Spark's input has broken off with."""
+        self.waited_s = 0.0
+        """For Spark's input."""
+        self.wake: Callable[[], None] = lambda: None
+        self.has_ended = False
+        """Whether all rows were taken."""
+        self._batches = iter(batches)
+        self._sent: list[pa.RecordBatch] = []
+        self._tokens = inlet, outlet
+        _inlets[inlet] = self
+        _outlets[outlet] = self
+
+    def take(self) -> "pa.RecordBatch | None":
+        """The next batch; None: there is none."""
+        began = time.perf_counter()
+        try:
+            batch = next(self._batches, None)
+        except Exception as error:
+            self.broken = error
+            raise TaskCancelled(f"Spark's input has broken off: {error}") from error
+        finally:
+            self.waited_s += time.perf_counter() - began
+        self.has_ended = batch is None
+        return batch
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Keep a batch for Spark."""
+        self._sent.append(batch)
+
+    def sent(self) -> list[pa.RecordBatch]:
+        """What was sent since the last time."""
+        sent, self._sent = self._sent, []
+        return sent
+
+    def close(self) -> None:
+        """Idempotent; a reader closes its inlet, too."""
+        _inlets.pop(self._tokens[0], None)
+        _outlets.pop(self._tokens[1], None)
+
+    def __enter__(self) -> "DirectBorder":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
-def inlet_of(token: str) -> Inlet:
+_inlets: dict[str, Inlet | DirectBorder] = {}
+_outlets: dict[str, Border | DirectBorder] = {}
+
+
+def inlet_of(token: str) -> Inlet | DirectBorder:
     """The inlet of a DataFrame in this process."""
     assert token in _inlets, "rows of a DataFrame come only to tasks that Spark has started"
     return _inlets[token]
 
 
-def outlet_of(token: str) -> Border:
+def outlet_of(token: str) -> Border | DirectBorder:
     """Where records leave this process as rows."""
     assert token in _outlets, "rows of a DataFrame leave only from tasks that Spark has started"
     return _outlets[token]

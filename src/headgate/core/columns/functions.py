@@ -70,6 +70,11 @@ class BatchFunction(ProcessFunction[Record, Record]):
         self._form = form
         self._check = SchemaCheck(schema)
 
+    @property
+    def has_life_cycle(self) -> bool:
+        """Whether the user's function wants to be opened or closed with its task."""
+        return any(hasattr(self._function, name) for name in ("open", "close"))
+
     def open(self, runtime_context: RuntimeContext) -> None:
         if (open_it := getattr(self._function, "open", None)) is not None:
             open_it(runtime_context)

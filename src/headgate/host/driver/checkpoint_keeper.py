@@ -231,7 +231,7 @@ class JobFigures:
     def attempt_ended(self) -> None:
         """Another one begins."""
         for task, figures in self._now.items():
-            self._before[task] = _added(self._before.get(task), figures)
+            self._before[task] = added_figures(self._before.get(task), figures)
         self._now.clear()
 
     def reported(self, tasks: Iterable[str]) -> list[TaskReports]:
@@ -248,13 +248,14 @@ class JobFigures:
                 continue
             last = self._sums.get(before.task)
             if last is None or last[0][0] is not before or last[0][1] is not now:
-                added = _waiting(before) if now is None else _added(before, now)
+                added = _waiting(before) if now is None else added_figures(before, now)
                 last = self._sums[before.task] = reports, added
             found.append(last[1])
         return found
 
 
-def _added(before: TaskFigures | None, now: TaskFigures) -> TaskFigures:
+def added_figures(before: TaskFigures | None, now: TaskFigures) -> TaskFigures:
+    """What a task has done before and now; what is not a count is that of now."""
     if before is None:
         return now
     counts = {name: getattr(before, name) + getattr(now, name) for name in COUNTS}

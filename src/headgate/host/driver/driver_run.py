@@ -167,6 +167,11 @@ class DriverRun:
         ]
 
     @property
+    def tasks(self) -> tuple[str, ...]:
+        """The ids of its tasks."""
+        return tuple(task.id for task in self._machine.plan.tasks)
+
+    @property
     def task_managers(self) -> list[TaskManagerFigures]:
         """Those that are here, by slot; until the first report only who they are."""
         with self._lock:

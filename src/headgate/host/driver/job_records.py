@@ -73,6 +73,10 @@ class JobRecords:
             record=failure.record,
             traceback=trace if len(trace) <= TRACEBACK_CHARS else f"…{trace[-TRACEBACK_CHARS:]}",
         )
+        self.add(record)
+
+    def add(self, record: FailureRecord) -> None:
+        """What was recorded of a run that is a part of this job."""
         with self._lock:
             self._failures.append(record)
 

@@ -24,7 +24,7 @@ from headgate.observe.web.server import page_server, print_link
 from headgate.spark.archives import archive_at_end
 from headgate.spark.cluster import cluster_of, signal_behind
 from headgate.spark.dataframe.action_errors import note_failure
-from headgate.spark.dataframe.frame_job import CANCEL_S, FrameJob
+from headgate.spark.dataframe.frame_job import CANCEL_S, ActionRun, FrameJob
 from headgate.spark.dataframe.lazy_jobs import lazy_jobs
 from headgate.spark.dataframe.row_limits import (
     is_behind,
@@ -147,6 +147,10 @@ class Actions:
 
     def begun(self, run: DriverRun) -> None:
         """A run has begun."""
+        self.show_run(run)
+
+    def show_run(self, run: ActionRun) -> None:
+        """What runs for an action is a job for observers from now on."""
         self._open_log(self._prepared)
         query = query_of(run.key.stage)
         with self._lock:
@@ -176,10 +180,10 @@ class Actions:
         if found is not outcome:
             self._give_up(stage_of(key.stage), found)
         elif outcome.is_own_failure or outcome.state is JobState.CANCELLED:
-            self._end_stage(stage_of(key.stage), outcome)
+            self.end_stage(stage_of(key.stage), outcome)
         else:
             note_failure(self.application, stage_of(key.stage), self._name, outcome)
-        self._close_log()
+        self.close_log()
 
     @property
     def _prepared(self) -> PreparedJob:
@@ -190,9 +194,10 @@ class Actions:
         return self._number is not None and is_behind(self._session, query, self._number)
 
     def _withdraw(self, stage: QueryStage, reason: str) -> None:
-        self._end_stage(stage.stage, Outcome(JobState.CANCELLED, reason=reason))
+        self.end_stage(stage.stage, Outcome(JobState.CANCELLED, reason=reason))
 
-    def _end_stage(self, stage: str, outcome: Outcome) -> None:
+    def end_stage(self, stage: str, outcome: Outcome) -> None:
+        """End a stage of Spark; the action raises what the outcome says."""
         note_failure(self.application, stage, self._name, outcome)
         try:
             # error_of looks for the stage.
@@ -232,7 +237,8 @@ class Actions:
             if self._open == 1:
                 job.log.open()
 
-    def _close_log(self) -> None:
+    def close_log(self) -> None:
+        """What ``show_run`` has shown is over."""
         with self._lock:
             self._open -= 1
             if not self._open and self._job is not None:

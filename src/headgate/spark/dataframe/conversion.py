@@ -19,16 +19,25 @@ from headgate.spark.dataframe.action_errors import install_error_conversion
 from headgate.spark.dataframe.actions import Actions
 from headgate.spark.dataframe.lazy_jobs import keep_until_forgotten
 from headgate.spark.dataframe.packing import OUTPUT_SCHEMA, unpacked_output
-from headgate.spark.dataframe.plan import FrameInput, input_plan, is_orderable, output_plan
+from headgate.spark.dataframe.partition_actions import PartitionActions
+from headgate.spark.dataframe.partition_worker import PartitionProcess
+from headgate.spark.dataframe.partitions import source_in_partitions
+from headgate.spark.dataframe.plan import (
+    FrameInput,
+    by_position,
+    input_plan,
+    is_orderable,
+    output_plan,
+)
 from headgate.spark.dataframe.row_limits import function_of
 from headgate.spark.dataframe.schema import TypeUnknown, check_types, read_schema, row_shape
 from headgate.spark.dataframe.worker import FrameProcess
 from headgate.spark.job import PreparedJob
-from headgate.spark.session import find_session
-from headgate.spark.submission import prepare
+from headgate.spark.session import find_session, slots
+from headgate.spark.submission import prepare, ship_code
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 NOTHING: Final = "nothing boolean"
 """The schema of a barrier stage whose records go elsewhere."""
@@ -87,6 +96,8 @@ def to_dataframe(program: Program, node: int) -> "DataFrame":
     schema = read_schema(sink.schema)
     sink.shape = row_shape(session, schema)
     install_error_conversion(session)
+    if (source := source_in_partitions(program.graph, slots(session).total)) is not None:
+        return _partition_frame(program, session, source, sink, schema)
     actions = Actions(session, program)
     prepared = prepare(
         program,
@@ -107,6 +118,47 @@ def to_dataframe(program: Program, node: int) -> "DataFrame":
         raise
     keep_until_forgotten(prepared, function, actions)
     return result
+
+
+def _partition_frame(
+    program: Program,
+    session: "SparkSession",
+    source: DataFrameSource,
+    sink: DataFrameSink,
+    schema: Any,
+) -> "DataFrame":
+    """A job without exchanges over the partitions of its DataFrame: no barrier, no shuffle."""
+    (vertex,) = build_job_graph(program.graph).vertices
+    actions = PartitionActions(session, program, vertex.parallelism)
+    prepared = prepare(
+        program,
+        lazy=True,
+        on_begun=actions.begun,
+        on_ended=actions.ended,
+        task_of=actions.task_of,
+    )
+    try:
+        process = PartitionProcess(
+            prepared.public_contact(""),
+            program.name,
+            ship_code(program, prepared.graph),
+            source.token,
+            sink.token,
+            prepared.job_files,
+        )
+
+        def headgate(batches: Iterable[Any]) -> Iterator[Any]:  # its name stands in Spark's plan
+            return process(batches)
+
+        profile: Any = prepared.profile
+        rows = by_position(source.dataframe).mapInArrow(headgate, schema, profile=profile)
+        function, number = function_of(rows) or (None, None)
+        actions.planned(prepared, number)
+    except BaseException:
+        prepared.close()
+        raise
+    keep_until_forgotten(prepared, function, actions)
+    return rows
 
 
 def barrier_plan(

@@ -9,7 +9,7 @@ takes no checkpoints, and whoever cancels it ends Spark's stage.
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Final
+from typing import Final, Protocol
 
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
@@ -18,8 +18,9 @@ from headgate.base.figures import TaskManagerFigures
 from headgate.base.inspections import Found, Inspection, ShownState
 from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
 from headgate.base.messages import TaskFigures
+from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
-from headgate.host.driver.driver_run import DriverRun, call_safely
+from headgate.host.driver.driver_run import RunKey, call_safely
 from headgate.host.driver.inspections import refused
 from headgate.host.driver.job_records import JobRecords, wall_ms
 from headgate.host.driver.state_texts import shown_state
@@ -27,6 +28,32 @@ from headgate.spark.job import STATUS, PreparedJob
 
 CANCEL_S: Final = 30.0
 """How long whoever cancels an action waits for its end."""
+
+
+class ActionRun(Protocol):
+    """What runs for an action: the run of a barrier stage, or those of all partitions."""
+
+    @property
+    def key(self) -> RunKey: ...
+    @property
+    def records(self) -> JobRecords: ...
+    @property
+    def state(self) -> JobState: ...
+    @property
+    def outcome(self) -> Outcome | None: ...
+    @property
+    def figures(self) -> list[TaskFigures]: ...
+    @property
+    def task_managers(self) -> list[TaskManagerFigures]: ...
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Call back when it has ended, at once if it has."""
+
+    def inspect(self, task: str, what: Inspection, timeout_s: float) -> "Future[Found]":
+        """See ``DriverRun``."""
+
+    def cancel(self, reason: str) -> None:
+        """Ask all tasks to end."""
 
 
 class FrameJob:
@@ -53,12 +80,12 @@ class FrameJob:
         self._withdraw = withdraw
         self._status = JobStatus.CREATED  # as long as there is no run
         self._figures: list[TaskFigures] = []
-        self._run: DriverRun | None = None
+        self._run: ActionRun | None = None
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
         self._done = threading.Event()
 
-    def begin(self, run: DriverRun) -> None:
+    def begin(self, run: ActionRun) -> None:
         """Its run has just begun."""
         self._attempt, self._records, self.reason = run.key.generation, run.records, ""
         self._run = run

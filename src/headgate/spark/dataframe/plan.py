@@ -56,8 +56,7 @@ def input_plan(session: "SparkSession", inputs: Sequence[FrameInput], slots: int
     keys = partition_keys(slots)
     parts, types = [], []
     for item in inputs:
-        # Names may be odd or doubled; by position they are the source's.
-        frame = item.dataframe.toDF(*(f"c{place}" for place in range(len(item.dataframe.columns))))
+        frame = by_position(item.dataframe)
         types.append(frame.schema)
         spread = not everywhere and not item.order_by
         parts.append(frame.repartition(len(item.slots)) if spread else frame)
@@ -75,9 +74,13 @@ def _packed_plan(session: "SparkSession", inputs: Sequence[FrameInput]) -> "Data
     """Values that hold whole batches, and a marker."""
     rows = session.range(1).selectExpr(f"{MARKER} AS {SOURCE}", f"CAST(NULL AS binary) AS {DATA}")
     for number, item in enumerate(inputs):
-        names = [f"c{place}" for place in range(len(item.dataframe.columns))]
-        rows = rows.union(packed_input(item.dataframe.toDF(*names), number))
+        rows = rows.union(packed_input(by_position(item.dataframe), number))
     return rows
+
+
+def by_position(frame: "DataFrame") -> "DataFrame":
+    """With names of our own: those of users may be odd or doubled; the source knows them."""
+    return frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
 
 
 def output_plan(rows: "DataFrame", slots: int) -> "DataFrame":

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.spark.cluster import cluster_of
-from headgate.spark.connect_operations import operation_holds, optimized_plan
+from headgate.spark.connect_operations import is_running, operation_holds, optimized_plan
+from headgate.spark.spark_task import spark_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 QUERY: Final = "spark.sql.execution.id"
 _BETWEEN: Final = "@"
+_PROCESS: Final = "#"
 MOST_NODES: Final = 300
 """A larger plan is not looked through; each node costs some calls to Java."""
 KEEPS_ROWS: Final = frozenset(
@@ -76,20 +78,23 @@ class PlanNode:
 
 def stage_name(stage: str) -> str:
     """In a worker: the stage of its Spark task, and the query that it is a part of, if any."""
-    from pyspark import BarrierTaskContext
-
-    query = BarrierTaskContext.get().getLocalProperty(QUERY)
+    query = spark_task().getLocalProperty(QUERY)
     return f"{stage}{_BETWEEN}{query}" if query else stage
+
+
+def process_name(stage: str) -> str:
+    """The same as the beginning of a name for one of the processes that work for the stage."""
+    return f"{stage_name(stage)}{_PROCESS}"
 
 
 def stage_of(name: str) -> str:
     """Of a name that a worker has made: the stage, and its operation of Spark Connect, if any."""
-    return name.partition(_BETWEEN)[0]
+    return name.partition(_PROCESS)[0].partition(_BETWEEN)[0]
 
 
 def query_of(name: str) -> str:
     """The query, or operation of Spark Connect, that the stage is a part of; empty: none."""
-    stage, _, query = name.partition(_BETWEEN)
+    stage, _, query = name.partition(_PROCESS)[0].partition(_BETWEEN)
     return stage.partition(":")[2] or query
 
 
@@ -132,6 +137,18 @@ def is_behind(session: "SparkSession", query: str, number: int) -> bool:
     except Exception as error:
         log.debug("the plan of query %s cannot be read: %s", query, error)
         return False
+
+
+def has_ended(session: "SparkSession", query: str) -> bool:
+    """Whether a query, or operation of Spark Connect, that has run is over."""
+    try:
+        if (java := cluster_of(session).java) is None:
+            return not is_running(query)
+        queries = java.org.apache.spark.sql.execution.SQLExecution
+        return queries.getQueryExecution(int(query)) is None
+    except Exception as error:  # Java may be gone, and its queries with it
+        log.debug("query %s cannot be looked up: %s", query, error)
+        return True
 
 
 def next_query(session: "SparkSession") -> int | None:

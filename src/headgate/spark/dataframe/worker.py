@@ -23,12 +23,10 @@ from headgate.spark.dataframe.plan import sort_parts
 from headgate.spark.dataframe.row_limits import stage_name
 from headgate.spark.job_files import JobFiles
 from headgate.spark.security import PublicContact
-from headgate.spark.worker import at_stage, spark_place
+from headgate.spark.spark_task import GRACE_S, at_stage, spark_place
 
 JOIN_S: Final = 60.0
 """How long the task manager may take to end; it ends a process that hangs earlier by itself."""
-GRACE_S: Final = 2.0
-"""A failed run waits so long for Spark to end this task: then Spark's log stays short."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,283 @@
+"""What a worker process tells the driver of the partitions that it computes.
+
+To the driver each process is a task manager with one task of the job, which runs as long as Spark
+gives the process partitions of the same stage. Law: no partition waits for the driver, unless it
+has failed; a driver that does not answer costs figures, not rows. At most one connection for each
+process, and none some time after its last partition.
+"""
+
+import logging
+import os
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Final, TypeAlias
+
+from headgate.base.errors import HeadgateError
+from headgate.base.figures import OperatorFigures, TaskManagerFigures
+from headgate.base.messages import (
+    Cancel,
+    Deploy,
+    Failure,
+    Inspect,
+    Inspected,
+    Logged,
+    Metrics,
+    Refused,
+    Register,
+    Shutdown,
+    TaskChanged,
+    TaskFigures,
+    TaskOrder,
+    TaskState,
+    ToTaskManager,
+)
+from headgate.core.chain.chain import OperatorStatistics
+from headgate.host.net.contact import DriverContact
+from headgate.host.net.control_client import ConnectionLost, ControlConnection
+from headgate.host.worker.worker_log import WorkerLog
+from headgate.spark.spark_task import at_stage
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.2
+"""Between two looks at whether there is anything to do."""
+PROMPT_S: Final = 0.05
+"""Between two reports at least."""
+IDLE_S: Final = 1.0
+"""A process without a partition for so long has ended its part."""
+TELL_S: Final = 10.0
+"""How long a failure may take to reach the driver; then Spark tells of it."""
+_numbers: Final = count()
+
+
+class _PartitionEnded:
+    """There is something new to report."""
+
+
+_ENDED: Final = _PartitionEnded()
+Mail: TypeAlias = ToTaskManager | ConnectionLost | Failure | _PartitionEnded | None
+
+
+class PartitionFigures:
+    """What one partition has done so far; read by other threads while it grows."""
+
+    def __init__(self) -> None:
+        self.statistics: Callable[[], Sequence[OperatorStatistics]] = list
+        """Of its operators, once there are any."""
+        self.idle_s = 0.0
+        """Time spent waiting for Spark's input."""
+        self.held_up_s = 0.0
+        """Time in which Spark took what it was given."""
+        self._began = time.perf_counter()
+
+    def figures(self) -> tuple[list[OperatorFigures], float, float, float]:
+        """Those of its operators, and its times in seconds: busy, held up and idle."""
+        operators = [
+            OperatorFigures(
+                each.name, each.records_in, each.records_out, each.skipped, each.dead_letters
+            )
+            for each in self.statistics()
+        ]
+        whole = time.perf_counter() - self._began
+        return operators, whole - self.held_up_s - self.idle_s, self.held_up_s, self.idle_s
+
+
+class ProcessReport:
+    """Of one process and stage; a thread sends it until the last partition is done."""
+
+    def __init__(self, contact: DriverContact, stage: str, first: PartitionFigures) -> None:
+        """``first``: the partition that it begins with."""
+        self.stage = stage
+        name = f"{stage}{next(_numbers)}-{socket.gethostname()}-{os.getpid()}"
+        self._contact = at_stage(contact, name)
+        self.is_cancelled = False
+        self.is_over = False
+        """It takes no more partitions."""
+        self._lock = threading.Lock()  # of what follows, and the two above
+        self._open = [first]
+        self._failure: Failure | None = None
+        self._sums: tuple[list[OperatorFigures], float, float, float] = ([], 0.0, 0.0, 0.0)
+        self._idle_since = time.monotonic()
+        self._inbox: queue.SimpleQueue[Mail] = queue.SimpleQueue()
+        self._is_heard = threading.Event()
+        self._reported_at = 0.0
+        self._report_at = 0.0
+        self._run = ""
+        self._task: TaskOrder | None = None
+        self._thread = threading.Thread(target=self._serve, name="headgate-report", daemon=True)
+        self._thread.start()
+
+    def begun(self, partition: PartitionFigures) -> bool:
+        """The process begins a partition; False: too late, another report has to take it."""
+        with self._lock:
+            if not self.is_over:
+                self._open.append(partition)
+            return not self.is_over
+
+    def ended(self, partition: PartitionFigures) -> None:
+        """It has nothing more to do for a partition."""
+        figures = partition.figures()
+        with self._lock:
+            self._open.remove(partition)
+            self._sums = _added(self._sums, figures)
+            self._idle_since = time.monotonic()
+        self._inbox.put(_ENDED)
+
+    def failed(self, failure: Failure) -> bool:
+        """A partition has failed; says whether the driver was told."""
+        self._inbox.put(failure)
+        until = time.monotonic() + TELL_S
+        while self._thread.is_alive() and time.monotonic() < until:
+            if self._is_heard.wait(LOOK_S):
+                return True
+        return self._is_heard.is_set()
+
+    # The thread.
+
+    def _serve(self) -> None:
+        try:
+            with (
+                WorkerLog(self._contact, 0, is_alone=True) as lines,
+                ControlConnection(self._contact, self._inbox.put) as line,
+            ):
+                line.send(_registration(self._contact))
+                while not self._obey(line, self._next_mail()):
+                    if time.monotonic() >= self._report_at:
+                        self._report(line, lines)
+                self._report(line, lines)
+                line.heard()
+                with self._lock:
+                    self.is_over = True
+        except (HeadgateError, OSError) as error:  # another report would meet it, too
+            log.info("the driver is not told of stage %s: %s", self.stage, error)
+
+    def _next_mail(self) -> Mail:
+        pause_s = min(LOOK_S, self._report_at - time.monotonic())
+        try:
+            return self._inbox.get(timeout=max(0.0, pause_s))
+        except queue.Empty:
+            return None
+
+    def _obey(self, line: ControlConnection, mail: Mail) -> bool:
+        """Says whether it was the last."""
+        match mail:
+            case Deploy():
+                self._run, (self._task,) = mail.run, mail.tasks
+                line.send(TaskChanged(self._run, self._task.id, TaskState.RUNNING))
+                self._tell_failure(line)
+                self._soon()
+            case _PartitionEnded():
+                self._soon()
+            case Failure():
+                self._failure = self._failure or mail
+                self._tell_failure(line)
+            case Cancel():
+                self.is_cancelled = True
+                line.send(TaskChanged(mail.run, self._id, TaskState.CANCELLED))
+            case Inspect():
+                problem = "it runs in a stage of Spark, which tells of it in its own web UI"
+                line.send(Inspected(mail.run, mail.id, mail.task, None, problem))
+            case Shutdown() | Refused() | ConnectionLost():
+                return True
+            case _:
+                self._end_if_idle(line)
+        return False
+
+    def _soon(self) -> None:
+        """Report what a partition has done at its end, but not once for each of many small ones."""
+        self._report_at = min(self._report_at, self._reported_at + PROMPT_S)
+
+    def _tell_failure(self, line: ControlConnection) -> None:
+        """As soon as the driver knows of the task."""
+        if self._failure is not None and self._task is not None:
+            line.send(TaskChanged(self._run, self._id, TaskState.FAILED, self._failure))
+            self._is_heard.set()
+
+    def _end_if_idle(self, line: ControlConnection) -> None:
+        with self._lock:
+            if self.is_over or self._open or time.monotonic() - self._idle_since < IDLE_S:
+                return
+            self.is_over = self._task is not None
+        if self.is_over:
+            line.send(Metrics(self._run, self._figures(), _process()))
+            line.send(TaskChanged(self._run, self._id, TaskState.FINISHED))
+
+    def _report(self, line: ControlConnection, lines: WorkerLog) -> None:
+        self._reported_at = time.monotonic()
+        self._report_at = self._reported_at + self._contact.times.metrics_ms / 1000
+        if line.has_backlog:
+            return
+        if taken := lines.take():
+            line.send(Logged(self._run, taken))
+        if self._task is not None:
+            line.send(Metrics(self._run, self._figures(), _process()))
+
+    @property
+    def _id(self) -> str:
+        return "" if self._task is None else self._task.id
+
+    def _figures(self) -> list[TaskFigures]:
+        assert self._task is not None
+        with self._lock:
+            sums, partitions = self._sums, list(self._open)
+        for partition in partitions:
+            sums = _added(sums, partition.figures())
+        operators, busy_s, held_up_s, idle_s = sums
+        return [
+            TaskFigures(
+                self._task.id,
+                self._task.vertex,
+                self._task.subtask,
+                TaskState.RUNNING,
+                records_made=operators[0].records_out if operators else 0,
+                busy_ms=1000 * busy_s,
+                backpressured_ms=1000 * held_up_s,
+                hard_backpressured_ms=1000 * held_up_s,
+                idle_ms=1000 * idle_s,
+                operators=tuple(operators),
+            )
+        ]
+
+
+def report_of(contact: DriverContact, stage: str, partition: PartitionFigures) -> ProcessReport:
+    """The report of this process for the stage, which has begun this partition."""
+    global _report  # a process computes one partition at a time
+    if _report is None or _report.stage != stage or not _report.begun(partition):
+        _report = ProcessReport(contact, stage, partition)
+    return _report
+
+
+_report: ProcessReport | None = None
+
+
+def _added(
+    sums: tuple[list[OperatorFigures], float, float, float],
+    more: tuple[list[OperatorFigures], float, float, float],
+) -> tuple[list[OperatorFigures], float, float, float]:
+    operators = more[0]
+    if sums[0]:
+        pairs = zip(sums[0], more[0], strict=False)  # a partition that could not begin has none
+        operators = [
+            OperatorFigures(
+                new.name,
+                old.records_in + new.records_in,
+                old.records_out + new.records_out,
+                old.skipped + new.skipped,
+                old.dead_letters + new.dead_letters,
+            )
+            for old, new in pairs
+        ] or sums[0]
+    return operators, sums[1] + more[1], sums[2] + more[2], sums[3] + more[3]
+
+
+def _registration(contact: DriverContact) -> Register:
+    return Register(contact.stage, 0, ("", 0), os.getpid(), socket.gethostname())
+
+
+def _process() -> TaskManagerFigures:
+    cpu_ms = time.process_time() * 1000
+    return TaskManagerFigures(0, socket.gethostname(), os.getpid(), os.cpu_count() or 1, cpu_ms)

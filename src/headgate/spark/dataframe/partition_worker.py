@@ -1,0 +1,139 @@
+"""What Spark runs in its workers for a job that needs no barrier stage: its chain, on one thread.
+
+Spark's thread itself polls the source, runs the chain and gives away what the sink was sent, batch
+by batch, as it does for any function of ``mapInArrow``. Law: the rows end well only if the whole
+input went through the chain; a function that raises ends the action with its own error, told by the
+driver; whatever goes wrong elsewhere is Spark's to tell and to try again.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from headgate.base.errors import RunFailed, TaskCancelled
+from headgate.connectors.dataframe.border import DirectBorder
+from headgate.control.effects import Outcome
+from headgate.control.life_cycle import JobState
+from headgate.core.chain.chain import Chain
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.operator import PollResult
+from headgate.core.chain.outputs import Loan
+from headgate.core.chain.spec import OperatorSpec
+from headgate.functions.context import TaskInfo
+from headgate.host.shipping.code import unship
+from headgate.host.shipping.failures import describe, readable_traceback
+from headgate.plan.job_graph import JobVertex
+from headgate.spark.dataframe.partition_report import PartitionFigures, ProcessReport, report_of
+from headgate.spark.dataframe.row_limits import process_name
+from headgate.spark.job_files import JobFiles
+from headgate.spark.security import PublicContact
+from headgate.spark.spark_task import GRACE_S, spark_place
+
+log = logging.getLogger(__name__)
+
+POLLED: Final = 1
+"""Batches for each poll of the source."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProcess:
+    """Called by Spark with the batches of one partition; gives batches of the result."""
+
+    contact: PublicContact
+    job: str
+    code: bytes
+    """The job's only vertex, shipped."""
+    inlet: str
+    outlet: str
+    job_files: JobFiles = JobFiles()
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        number, stage = spark_place(self.contact)
+        contact = self.contact.complete()
+        contact.adopt_path()
+        with (
+            self.job_files.unpacked(),
+            contact.in_use(),
+            DirectBorder(self.inlet, self.outlet, batches) as border,
+        ):
+            figures = PartitionFigures()
+            report = report_of(contact, process_name(stage), figures)
+            try:
+                yield from self._outgoing(number, border, report, figures)
+            except (Exception, SystemExit) as error:
+                if border.broken is not None:  # Spark knows why
+                    raise border.broken from None
+                if isinstance(error, TaskCancelled):
+                    raise
+                raise _reported(report, error) from error
+            finally:
+                report.ended(figures)
+
+    def _outgoing(
+        self, number: int, border: DirectBorder, report: ProcessReport, figures: PartitionFigures
+    ) -> Iterator[pa.RecordBatch]:
+        (vertex,) = unship(self.code).values()
+        chain = Chain(vertex.chain, (), _NoLoan())
+        figures.statistics = chain.statistics
+        try:
+            chain.open(partial(_context, self._info(vertex, number)))
+            polled = PollResult.RECORDS
+            while polled is not PollResult.ENDED:
+                if report.is_cancelled:
+                    raise TaskCancelled("the action was cancelled")
+                polled = chain.poll_source(POLLED)
+                figures.idle_s = border.waited_s
+                yield from _handed_over(border, figures)
+            chain.finish()
+            yield from _handed_over(border, figures)
+        finally:
+            chain.close()
+
+    def _info(self, vertex: JobVertex, number: int) -> TaskInfo:
+        task = number % vertex.parallelism
+        return TaskInfo(self.job, vertex.name, task, vertex.parallelism, vertex.max_parallelism)
+
+
+def _handed_over(border: DirectBorder, figures: PartitionFigures) -> Iterator[pa.RecordBatch]:
+    for batch in border.sent():
+        began = time.perf_counter()
+        yield batch
+        figures.held_up_s += time.perf_counter() - began
+
+
+def _context(task: TaskInfo, spec: OperatorSpec) -> OperatorContext:
+    return OperatorContext(spec.name, task, _wall_ms, uid=spec.uid, warn=_warn)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _warn(text: str, error: BaseException | None) -> None:
+    trace = "" if error is None else f"\n{readable_traceback(error).rstrip()}"
+    log.warning("%s%s", text, trace)
+
+
+class _NoLoan(Loan):
+    """There is one thread, which has everything for itself."""
+
+    __slots__ = ()
+
+    def lend(self) -> None:
+        pass
+
+    def regain(self) -> None:
+        pass
+
+
+def _reported(report: ProcessReport, error: BaseException) -> RunFailed:
+    """The driver ends the action, if it can be told: then Spark's log stays short."""
+    failure = describe(error)
+    if report.failed(failure):
+        time.sleep(GRACE_S)
+    return RunFailed(Outcome(JobState.FAILED, failure).problem)
