@@ -3,7 +3,8 @@
 ``arrow``: batches of (int64, int64, double, a text of 12 bytes) → key_by on a column → running
 counts. Each source gives slices of a table that was made beforehand, over and over; the counts are
 compared with those of its rows. ``dataframe``: ``map_batches`` with a function that does nothing,
-against Spark's own ``mapInArrow`` with the same function, each over all rows of the same DataFrame.
+against Spark's own ``mapInArrow`` with the same function, each over all rows of the same DataFrame;
+and the same with the rows of each key counted behind it, which takes an exchange.
 """
 
 import time
@@ -16,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from headgate.api.settings.configuration import RuntimeExecutionMode
 from headgate.base.elements import Record
 from headgate.cli.bench.measured_job import (
     ReportingSink,
@@ -192,25 +194,40 @@ def run_dataframe_bench(rows: int, parallelism: int, rounds: int) -> dict[str, A
     frame = frame.selectExpr("id", "id % 1000 AS number", "id / 3 AS share", "'w-' || id AS word")
     frame = frame.cache()
     frame.count()
-    ours, sparks = [], []
+    rates: dict[str, list[float]] = {}
     for _ in range(rounds + 1):
-        env = bench_environment(parallelism)
-        result: Any = env.from_dataframe(frame).map_batches(_same).to_dataframe()
-        ours.append(_rate(result, rows))
-        sparks.append(_rate(frame.mapInArrow(_each_same, frame.schema), rows))
+        mapped = frame.mapInArrow(_each_same, frame.schema)
+        counted = _mapped(frame, parallelism).key_by("number").count()
+        for name, result in (
+            ("rows_per_s", _mapped(frame, parallelism).to_dataframe()),
+            ("map_in_arrow_rows_per_s", mapped),
+            ("counted_rows_per_s", counted.to_dataframe()),
+            ("map_in_arrow_counted_rows_per_s", mapped.groupBy("number").count()),
+        ):
+            rates.setdefault(name, []).append(_rate(result, rows))
     frame.unpersist()
+    for measured in rates.values():
+        del measured[0]
     return {
-        "rows_per_s": round(median(ours[1:])),
-        "map_in_arrow_rows_per_s": round(median(sparks[1:])),
-        "ratio": round(
-            median(our / spark for our, spark in zip(ours[1:], sparks[1:], strict=True)), 2
+        **{name: round(median(measured)) for name, measured in rates.items()},
+        "ratio": _ratio(rates["rows_per_s"], rates["map_in_arrow_rows_per_s"]),
+        "counted_ratio": _ratio(
+            rates["counted_rows_per_s"], rates["map_in_arrow_counted_rows_per_s"]
         ),
         "rows": rows,
         "parallelism": parallelism,
         "rounds": rounds,
-        "rows_per_s_all": [round(rate) for rate in ours[1:]],
-        "map_in_arrow_rows_per_s_all": [round(rate) for rate in sparks[1:]],
+        **{f"{name}_all": [round(rate) for rate in measured] for name, measured in rates.items()},
     }
+
+
+def _mapped(frame: Any, parallelism: int) -> Any:
+    env = bench_environment(parallelism).set_runtime_mode(RuntimeExecutionMode.BATCH)
+    return env.from_dataframe(frame).map_batches(_same)
+
+
+def _ratio(ours: list[float], sparks: list[float]) -> float:
+    return round(median(our / spark for our, spark in zip(ours, sparks, strict=True)), 2)
 
 
 def _rate(frame: Any, rows: int) -> float:
