@@ -2,16 +2,18 @@
 
 Spark's own lets the kernel forget its children, so that nobody learns whether one was killed, and
 each child imports all that it needs. This one, which ``spark.python.daemon.module`` names in local
-sessions that Headgate makes, imports that once, before the first fork. Laws: workers see no
-difference; only an exit other than a regular one is recorded, in a file for each process in the
-folder that the environment names; there is one thread when a worker is forked, for which reason
-nothing is loaded here that loads numpy, pandas or pyarrow.
+sessions that Headgate makes, imports that once, before the first fork, and from folders rather than
+from Spark's archives of the same modules. Laws: workers see no difference; only an exit other than
+a regular one is recorded, in a file for each process in the folder that the environment names;
+there is one thread when a worker is forked, for which reason nothing is loaded here that loads
+numpy, pandas or pyarrow.
 """
 
 import gc
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +24,10 @@ from headgate.host.worker.exits import EXITS, exits_folder, note_exit
 
 WORKER: Final = "pyspark.worker"
 """The module of Spark's usual workers; others serve one kind of query each."""
-PRELOADED: Final = (WORKER, "headgate.spark.worker")
+PRELOADED: Final = (WORKER, "headgate.spark.worker", "headgate.api.environment")
+"""The last one is what a module of the user's imports that holds functions and builds the job."""
+ARCHIVES: Final = ("python/lib/*.zip", "jars/spark-core_*.jar")
+"""In the folder of PySpark: what Spark puts first on the path of its workers."""
 
 
 class WatchedSignals:
@@ -65,6 +70,29 @@ def exit_daemon_options() -> dict[str, str]:
     }
 
 
+def drop_archives() -> None:
+    """Forget Spark's archives of modules that an installed PySpark has in folders, too.
+
+    A module in an archive is compiled by every daemon, and each task of Spark reads the contents of
+    all archives again. A Spark that is no installed package keeps its archives.
+    """
+    dropped = installed_archives(sys.path)
+    sys.path[:] = [entry for entry in sys.path if entry not in dropped]
+    for known in [*sys.path_importer_cache]:
+        if any(known == archive or known.startswith(archive + os.sep) for archive in dropped):
+            del sys.path_importer_cache[known]
+
+
+def installed_archives(path: Sequence[str]) -> set[str]:
+    """Archives of a PySpark that is installed in a folder of this path, with its py4j."""
+    found: set[str] = set()
+    for folder in map(Path, path):
+        home = folder / "pyspark"
+        if (home / "worker.py").is_file() and (folder / "py4j" / "__init__.py").is_file():
+            found.update(str(archive) for part in ARCHIVES for archive in home.glob(part))
+    return found
+
+
 def preload() -> None:
     """Import what every worker of a job needs."""
     for name in PRELOADED:
@@ -74,6 +102,7 @@ def preload() -> None:
 
 def main() -> None:
     """Run Spark's daemon."""
+    drop_archives()
     if WORKER in sys.argv[1:2]:
         preload()
     daemon: Any = import_module("pyspark.daemon")
