@@ -35,12 +35,12 @@ SEGMENTS = 200
 class Desk:
     """An input that is read at the test's pace; its task is never idle."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, on_core: float = 1.0) -> None:
         self.lab = lab
         self.writer = lab.writer("p")
         self.input: NetworkInput = lab.open_input("p")
         self.sizes = BufferSizes([self.input], SETTINGS, lab.timers.later)
-        self.sizes.start(lambda: lab.timers.now_ms)
+        self.sizes.start(lambda: lab.timers.now_ms, lambda: (1 - on_core) * lab.timers.now_ms)
 
     def pass_periods(self, count: int, records: int) -> None:
         """In each of them so many records are made and consumed, one by one."""
@@ -68,6 +68,16 @@ def test_a_slow_input_gets_short_buffers_and_a_fast_one_long_ones() -> None:
         assert 30 <= desk.sizes.statistics().in_flight_ms <= 60
         desk.pass_periods(20, records=50)
         assert desk.writer.sizes == [NO_LIMIT]
+        assert desk.sizes.statistics().buffer_size == SETTINGS.segment_bytes
+        desk.close()
+
+
+def test_an_input_that_is_slow_for_want_of_a_core_keeps_long_buffers() -> None:
+    with Lab(SEGMENTS, SETTINGS) as lab:
+        desk = Desk(lab, on_core=0.05)
+        for _ in range(4):
+            desk.writer.emit_all([RECORD])  # they wait all the time
+        desk.pass_periods(20, records=1)
         assert desk.sizes.statistics().buffer_size == SETTINGS.segment_bytes
         desk.close()
 

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headgate.base.settings import KIB, ExchangeSettings
-from headgate.core.task.debloating import Debloater, InputTotals
+from headgate.core.task.debloating import CoreTime, Debloater, InputTotals
 
 SETTINGS = ExchangeSettings()
 PERIOD_MS = float(SETTINGS.debloat_period_ms)
@@ -23,12 +23,16 @@ class Input:
         self.debloater = Debloater(settings)
         self.sizes: list[int] = []
         self._consumed, self._buffers, self._with_data_ms = 0.0, 0, 0.0
+        self._on_core_ms = 0.0
 
-    def look(self, consumed: float, waiting: int, busy_ms: float = PERIOD_MS) -> None:
+    def look(
+        self, consumed: float, waiting: int, busy_ms: float = PERIOD_MS, core_share: float = 1.0
+    ) -> None:
         self._consumed += consumed
         self._buffers += int(consumed > 0)
         self._with_data_ms += busy_ms
-        totals = InputTotals(self._consumed, self._buffers, self._with_data_ms)
+        self._on_core_ms += busy_ms * core_share
+        totals = InputTotals(self._consumed, self._buffers, self._with_data_ms, self._on_core_ms)
         size = self.debloater.looked(totals, waiting)
         if size is not None:
             self.sizes.append(size)
@@ -194,3 +198,32 @@ def test_the_time_in_flight_is_what_waits_by_the_rate() -> None:
     assert source.debloater.in_flight_ms == pytest.approx(30 * PERIOD_MS)
     source.look(0.0, waiting=3, busy_ms=0.0)
     assert source.debloater.in_flight_ms == pytest.approx(3 * PERIOD_MS)
+
+
+@given(st.floats(1.0, 1e4), counts, st.integers(2, 100))
+def test_time_without_a_core_does_not_shorten_buffers(
+    bytes_per_ms: float, waiting: int, threads: int
+) -> None:
+    """A task that gets a part of a core has the buffers that it would have with all of it."""
+    alone, crowded = Input(), Input()
+    for _ in range(SAMPLES * threads):
+        alone.look(bytes_per_ms * PERIOD_MS, waiting)
+        crowded.look(bytes_per_ms * PERIOD_MS / threads, waiting, core_share=1 / threads)
+    assert crowded.size == pytest.approx(alone.size, abs=1)
+    assert crowded.debloater.in_flight_ms == pytest.approx(alone.debloater.in_flight_ms)
+
+
+def test_a_wait_for_a_core_that_is_told_late_is_left_out_of_what_follows() -> None:
+    time = CoreTime(1000.0)
+    for look in range(1, 101):
+        time.passed(10.0 * look, look // 4 * 38.0)  # 38 of 40 ms, told when they are over
+    assert time.spent_ms == 1000
+    assert time.on_core_ms <= 100
+
+
+def test_what_many_threads_wait_at_once_is_not_left_out_forever() -> None:
+    time = CoreTime(1000.0)
+    time.passed(5_000.0, 50_000.0)
+    assert time.on_core_ms == 0
+    time.passed(10_000.0, 50_000.0)
+    assert time.on_core_ms == 4_000

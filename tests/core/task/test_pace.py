@@ -100,3 +100,18 @@ def test_waits_never_lead_out_of_bounds(steps: list[tuple[float, float, int]]) -
         pace.step_took(elapsed_ms, records)
         pace.held_up(waited_ms)
         assert 1 <= pace.limit <= MOST_RECORDS
+
+
+def test_time_without_a_core_makes_no_step_shorter() -> None:
+    waited_ms = 0.0
+    pace = StepPace(runnable_ms=lambda: waited_ms)
+    while pace.limit < MOST_RECORDS:
+        pace.step_took(0.01, pace.limit)
+    waited_ms += 30 * STEP_MS
+    pace.step_took(31 * STEP_MS, MOST_RECORDS)
+    assert pace.limit == MOST_RECORDS
+    waited_ms += 30 * STEP_MS
+    pace.step_took(32 * STEP_MS, MOST_RECORDS)
+    assert pace.limit == MOST_RECORDS // 2, "the function itself is slow, too"
+    pace.step_took(4 * STEP_MS, MOST_RECORDS // 2)
+    assert pace.limit == MOST_RECORDS // 8, "what was waited before counts once"

@@ -107,3 +107,6 @@ class Clock:
     """Since 1970."""
     later: Callable[[float, Callable[[], None]], object]
     """Call back inside the baton after so many milliseconds."""
+    runnable_ms: Callable[[], float] = lambda: 0.0
+    """How long the threads of the worker have waited for a core so far, all together; 0: the
+    platform does not tell. One that waits may hold what the task's thread needs."""

@@ -4,7 +4,9 @@ The task looks at its inputs at the settings' period, inside the baton, and tell
 what was consumed, in how much time with something to consume, and how many buffers wait. Law: the
 size is never above the segment or below the least of the settings; between, the buffers that wait
 hold what is consumed in the target time. It shrinks only on evidence: while something waits, and
-when the looks cover enough time. Producers are told only when the change is worth it.
+when the looks cover enough time. Producers are told only when the change is worth it. Time in which
+threads of the worker wait for a core does not count: shorter buffers would cost more CPU, so that
+the shorter they were the later they would be consumed.
 """
 
 from collections import deque
@@ -29,12 +31,15 @@ class InputTotals:
     """Those that were taken out of the gate."""
     with_data_ms: float
     """Time in which the task was not idle. Back pressure counts: what waits, waits for that too."""
+    on_core_ms: float
+    """That time without the part of it in which threads of the worker waited for a core."""
 
 
 class _Look(msgspec.Struct):
     consumed_bytes: float
     buffers: int
     with_data_ms: float
+    on_core_ms: float
     waiting: int
 
 
@@ -50,7 +55,7 @@ class Debloater:
         covered_ms = settings.debloat_samples * settings.debloat_period_ms
         self._evidence_ms = min(self._target_ms, covered_ms / 2)
         self._looks: deque[_Look] = deque()
-        self._last = InputTotals(0.0, 0, 0.0)
+        self._last = InputTotals(0.0, 0, 0.0, 0.0)
         self.size = settings.segment_bytes
         """What producers were told last; at the start, all that a buffer can hold."""
         self.in_flight_ms = 0.0
@@ -71,7 +76,8 @@ class Debloater:
             self.in_flight_ms = self._time_of(waiting)
             return None
         consumed = max(0.0, totals.consumed_bytes - last.consumed_bytes)
-        self._looks.append(_Look(consumed, totals.buffers - last.buffers, spent_ms, waiting))
+        buffers, on_core_ms = totals.buffers - last.buffers, totals.on_core_ms - last.on_core_ms
+        self._looks.append(_Look(consumed, buffers, spent_ms, on_core_ms, waiting))
         self._forget()
         self.in_flight_ms = self._time_of(waiting)
         size = self._wanted()
@@ -92,14 +98,19 @@ class Debloater:
                 looks[0].consumed_bytes += oldest.consumed_bytes
                 looks[0].buffers += oldest.buffers
                 looks[0].with_data_ms += oldest.with_data_ms
+                looks[0].on_core_ms += oldest.on_core_ms
 
     def _wanted(self) -> int:
         looks = self._looks
         consumed = sum(look.consumed_bytes for look in looks)
-        spent_ms = sum(look.with_data_ms for look in looks)
+        spent_ms = sum(look.on_core_ms for look in looks)
         most = max(look.waiting for look in looks)  # what they were once they may soon be again
-        if not consumed:  # it has read nothing yet, or what it reads did not come in buffers
+        if (
+            not consumed or not spent_ms
+        ):  # it has read nothing yet, or what it reads did not come in buffers
             return self.size
+        if not spent_ms:
+            return self._segment_bytes
         wanted = consumed / spent_ms * self._target_ms / max(1, most)
         return int(min(self._segment_bytes, max(self._least_bytes, wanted)))
 
@@ -123,6 +134,27 @@ class Debloater:
         return waiting / max(1, buffers) * spent_ms
 
 
+class CoreTime:
+    """What is left of a task's time if that is left out in which threads waited for a core.
+
+    A wait is told when it is over, so that it may be longer than the time since the last look: the
+    rest is left out later. Of what several threads have waited at once, ``most_ms`` at most.
+    """
+
+    def __init__(self, most_ms: float) -> None:
+        self.spent_ms = self.on_core_ms = 0.0
+        self._waited_ms = self._owed_ms = 0.0
+        self._most_ms = most_ms
+
+    def passed(self, spent_ms: float, waited_ms: float) -> None:
+        """The totals are this far."""
+        self._owed_ms += waited_ms - self._waited_ms
+        left_ms = spent_ms - self.spent_ms - self._owed_ms
+        self.on_core_ms += max(0.0, left_ms)
+        self._owed_ms = min(self._most_ms, max(0.0, -left_ms))
+        self.spent_ms, self._waited_ms = spent_ms, waited_ms
+
+
 class BufferSizes:
     """Of one task. ``later`` calls back inside the baton."""
 
@@ -136,11 +168,18 @@ class BufferSizes:
         self._period_ms = settings.debloat_period_ms
         self._later = later
         self._with_data_ms: Callable[[], float] = lambda: 0.0
+        self._runnable_ms: Callable[[], float] = lambda: 0.0
+        self._time = CoreTime(settings.debloat_target_ms)
         self._closed = False
 
-    def start(self, with_data_ms: Callable[[], float]) -> None:
-        """The task runs; ``with_data_ms`` tells for how long it was not idle so far."""
-        self._with_data_ms = with_data_ms
+    def start(
+        self, with_data_ms: Callable[[], float], runnable_ms: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        """The task runs; ``with_data_ms`` tells for how long it was not idle so far.
+
+        ``runnable_ms``: see ``Clock``.
+        """
+        self._with_data_ms, self._runnable_ms = with_data_ms, runnable_ms
         for source, debloater in self._inputs:
             debloater.started(self._totals_of(source))
         self._later(self._period_ms, self._look)
@@ -160,6 +199,7 @@ class BufferSizes:
     def _look(self) -> None:
         if self._closed:
             return
+        self._time.passed(self._with_data_ms(), self._runnable_ms())
         for source, debloater in self._inputs:
             if not source.ended:
                 size = debloater.looked(self._totals_of(source), source.gate.waiting())
@@ -169,7 +209,7 @@ class BufferSizes:
 
     def _totals_of(self, source: NetworkInput) -> InputTotals:
         consumed_bytes, buffers = source.consumed()
-        return InputTotals(consumed_bytes, buffers, self._with_data_ms())
+        return InputTotals(consumed_bytes, buffers, self._time.spent_ms, self._time.on_core_ms)
 
 
 def sizes_for(

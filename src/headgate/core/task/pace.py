@@ -3,10 +3,11 @@
 Until a step is over nothing is sent, no mail is read, no checkpoint is taken. Law: a step takes
 about ``target_ms`` or one record, and no more than the free buffers of each output hold, going by
 the records that a buffer has held lately. It rarely waits longer than ``WAIT_MS`` for buffers:
-beyond what has once made it wait the pace grows slowly.
+beyond what has once made it wait the pace grows slowly. Time in which threads of the worker waited
+for a core does not count: shorter steps would only make more work for the cores.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headgate.core.egress.writer import RecordWriter
@@ -20,9 +21,14 @@ FIRST_RECORDS: Final = 1  # nobody knows yet how slow the function is, or how la
 class StepPace:
     """Learns how long a step took; says how many records the next one may take."""
 
-    def __init__(self, target_ms: float = STEP_MS) -> None:
+    def __init__(
+        self, target_ms: float = STEP_MS, runnable_ms: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        """``runnable_ms``: see ``Clock``."""
         self.limit = FIRST_RECORDS
         self._target_ms = target_ms
+        self._runnable_ms = runnable_ms
+        self._known_ms = 0.0  # that they had waited for a core when they were asked last
         self._records = 0
         self._held_up_at = MOST_RECORDS
 
@@ -30,7 +36,9 @@ class StepPace:
         """A step with so many records has ended."""
         self._records = records
         if elapsed_ms > self._target_ms:
-            self._fit(self._target_ms / elapsed_ms)
+            elapsed_ms -= self._waited_for_core_ms()
+            if elapsed_ms > self._target_ms:
+                self._fit(self._target_ms / elapsed_ms)
         elif records >= self.limit:
             self._grow()
 
@@ -39,6 +47,11 @@ class StepPace:
         if waited_ms > WAIT_MS:
             self._fit(WAIT_MS / waited_ms)
             self._held_up_at = self.limit
+
+    def _waited_for_core_ms(self) -> float:
+        """Since this was asked last: if that is long ago, mostly in earlier steps."""
+        known_ms, self._known_ms = self._known_ms, self._runnable_ms()
+        return self._known_ms - known_ms
 
     def _fit(self, share: float) -> None:
         self.limit = max(1, min(self.limit, int(self._records * share)))

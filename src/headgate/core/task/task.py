@@ -356,7 +356,7 @@ class Task:
             gate.request_partitions()
         self._move(TaskTransition.STARTED)
         if self._sizes is not None:
-            self._sizes.start(self._with_data_ms)
+            self._sizes.start(self._with_data_ms, self._clock.runnable_ms)
 
     def _context_of(self, spec: OperatorSpec) -> OperatorContext:
         mail = self._operator_mail

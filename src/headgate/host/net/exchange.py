@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from glob import glob
 from typing import Final
 
 from headgate.base.elements import ByteLike
@@ -46,6 +47,8 @@ from headgate.host.net.transport import Tls
 log = logging.getLogger(__name__)
 
 TICK_MS: Final = 1000.0
+RUNNABLE_MS: Final = 50.0
+"""How long threads wait for cores is looked up no more often than this."""
 CANCEL_S: Final = 30.0
 """How long a cancelled task may take to return from the user's code; then it is abandoned."""
 
@@ -78,6 +81,7 @@ class Exchange:
         self._unproven = UnprovenConnections(self._unproven_limit)
         self._most_unproven = _descriptors() // 4
         self._runners: list[Runner] = []
+        self._runnable_ms = self._runnable_at_ms = 0.0
         self._roster = threading.Lock()  # guards the runners, and whether more may start
         self._closing = threading.Lock()
         self._closed = self._stopping = False
@@ -139,6 +143,17 @@ class Exchange:
             runner.start()
             self._runners.append(runner)
             return runner
+
+    def runnable_ms(self) -> float:
+        """How long the threads of its process have waited for a core so far, all together.
+
+        Called inside the baton.
+        """
+        now = now_ms()
+        if now >= self._runnable_at_ms:
+            self._runnable_at_ms = now + RUNNABLE_MS
+            self._runnable_ms = max(self._runnable_ms, _runnable_ms())  # a thread may have ended
+        return self._runnable_ms
 
     def flush_by_time(self, name: str, writer: RecordWriter) -> Flusher:
         """Flush a writer with its buffer timeout, as long as its partition lives (call inside)."""
@@ -283,6 +298,18 @@ def _descriptors() -> int:
     """How many files and sockets this process may have open."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return sys.maxsize if limit == resource.RLIM_INFINITY else limit
+
+
+def _runnable_ms() -> float:
+    """Of all threads of this process; 0: the platform does not tell."""
+    total = 0
+    for path in glob("/proc/self/task/*/schedstat"):
+        try:
+            with open(path, encoding="ascii") as file:
+                total += int(file.read().split()[1])
+        except (OSError, ValueError, IndexError):  # the thread has just ended
+            continue
+    return total / 1e6
 
 
 def _tick_ms(settings: ExchangeSettings) -> float:
