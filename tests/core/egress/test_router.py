@@ -20,7 +20,9 @@ from headgate.base.elements import Record
 from headgate.base.errors import StateBroken, UserFunctionFailed
 from headgate.core.egress.router import (
     MEMO_KEYS,
+    MEMO_MISSES,
     Broadcast,
+    ChannelMemo,
     CustomPartitioner,
     Forward,
     Global,
@@ -404,3 +406,16 @@ def test_what_is_never_left_out_is_not_routed_either(error: Exception) -> None:
     router = set_up(KeyGroupPartitioner(key_of, 128, "count", True), 2)
     with pytest.raises((type(error), UserFunctionFailed)):
         router.split([1, 2], None)
+
+
+def test_a_full_memo_computes_what_is_new_and_is_filled_anew_after_many_misses() -> None:
+    asked: list[object] = []
+    memo = ChannelMemo(lambda key: asked.append(key) or 3)  # type: ignore[func-returns-value]
+    assert {memo[key] for key in range(MEMO_KEYS)} == {3}
+    assert memo[-1] == 3 == memo[-1]
+    assert asked[MEMO_KEYS:] == [-1, -1]
+    assert len(memo) == MEMO_KEYS
+    for _ in range(MEMO_MISSES):
+        memo[-2]
+    assert len(memo) == 1, "keys that are used now have taken the place of the others"
+    assert len(asked) < MEMO_KEYS + MEMO_MISSES + 10

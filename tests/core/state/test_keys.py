@@ -4,8 +4,10 @@ from datetime import datetime, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headgate.core.state.keys import groups_of, key_bytes, key_group
+from headgate.core.state.keys import groups_of, key_bytes, key_group, stable_hash
 
 
 @pytest.mark.parametrize(("parallelism", "groups"), [(1, 1), (1, 128), (2, 128), (3, 7), (7, 128)])
@@ -36,3 +38,8 @@ def test_zones_and_what_no_zone_can_move_are_keys_too() -> None:
     for keys in (zones, [datetime(1, 1, 1, tzinfo=zone) for zone in zones]):
         assert len({*map(key_bytes, keys)}) == 2
         assert all(key_group(key, 128) in range(128) for key in keys)
+
+
+@given(st.one_of(st.integers(), st.text(), st.binary(), st.floats(), st.tuples(st.integers())))
+def test_the_group_of_a_key_is_its_stable_hash_modulo_their_number(key: object) -> None:
+    assert key_group(key, 1000) == stable_hash(key) % 1000

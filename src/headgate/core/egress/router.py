@@ -18,6 +18,8 @@ Split = list[tuple[int, list[Record], list[int | None] | None]]
 """Channel, its records, and their timestamps if there are any."""
 
 MEMO_KEYS: Final = 65_536
+MEMO_MISSES: Final = 8 * MEMO_KEYS
+"""After so many keys that did not fit others may be in use: it is emptied, and filled anew."""
 
 
 class Router(Protocol):
@@ -220,10 +222,15 @@ class ChannelMemo(dict[Key, int]):
     def __init__(self, channel_of: Callable[[Key], int]) -> None:
         super().__init__()
         self._channel_of = channel_of
+        self._missed = 0
 
     def __missing__(self, key: Key) -> int:
         if len(self) >= MEMO_KEYS:
+            self._missed += 1
+            if self._missed < MEMO_MISSES:
+                return self._channel_of(key)
             self.clear()
+            self._missed = 0
         channel = self[key] = self._channel_of(key)
         return channel
 

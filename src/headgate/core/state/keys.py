@@ -167,8 +167,20 @@ def groups_of(subtask: int, parallelism: int, max_parallelism: int) -> range:
 
 
 def key_group(key: Key, max_parallelism: int) -> int:
-    """The group that a key and its state belong to."""
-    return stable_hash(key) % max_parallelism
+    """The group that a key and its state belong to: its stable hash, modulo their number."""
+    kind = type(key)
+    if kind is int:  # as below, in one call instead of five
+        bits: int = key & 0xFFFFFFFF
+        bits = ((bits ^ (bits >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
+        bits = ((bits ^ (bits >> 13)) * 0xC2B2AE35) & 0xFFFFFFFF
+        bits ^= (bits >> 16) ^ ((key >> 32) & 0xFFFFFFFF)
+    elif kind is str:
+        bits = zlib.crc32(key.encode("utf-8", "surrogatepass"))
+    else:
+        return stable_hash(key) % max_parallelism
+    bits = ((bits ^ (bits >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
+    bits = ((bits ^ (bits >> 13)) * 0xC2B2AE35) & 0xFFFFFFFF
+    return (bits ^ (bits >> 16)) % max_parallelism
 
 
 def stable_hash(key: Key) -> int:
