@@ -14,6 +14,9 @@ from headgate.cli.bench.keyed_count import run_keyed_count_bench
 from headgate.cli.bench.latency import TIMEOUTS_MS, run_latency_bench
 from headgate.cli.bench.records import run_records_bench
 from headgate.cli.bench.recovery import run_recovery_bench
+from headgate.cli.bench.scale import RECORDS as SCALE_RECORDS
+from headgate.cli.bench.scale import SECTIONS as SCALE_SECTIONS
+from headgate.cli.bench.scale import run_scale_bench, show_scale
 from headgate.cli.bench.sources import MEANINGS as SOURCES_MEANINGS
 from headgate.cli.bench.sources import SECTIONS as SOURCES_SECTIONS
 from headgate.cli.bench.sources import run_sources_bench
@@ -339,6 +342,27 @@ def sources(as_json: bool, seconds: float, only: str) -> None:
     result = run_sources_bench(seconds, only)
     meanings = {key: meaning for key, meaning in SOURCES_MEANINGS.items() if key in result}
     show("Sources", result, meanings, as_json)
+
+
+@bench.command()
+@_JSON
+@click.option("--rounds", default=1, show_default=True, type=click.IntRange(1))
+@click.option("--only", default="", type=click.Choice(["", *SCALE_SECTIONS]))
+@click.option("--records", default=SCALE_RECORDS, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--parallelism",
+    "-p",
+    default=None,
+    type=click.IntRange(1, 128),
+    help="Only this one, 128 too; of the other sections instead of 2.",
+)
+def scale(as_json: bool, rounds: int, only: str, records: int, parallelism: int | None) -> None:
+    """How cost grows: with tasks, keys, the size of records, and exchanges in a row."""
+    result = run_scale_bench(only, records, parallelism, rounds)
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        show_scale(result)
 
 
 @bench.command("state-read")
