@@ -26,6 +26,13 @@ if TYPE_CHECKING:
         TumblingEventTimeWindows,
     )
     from headgate.functions.async_functions import AsyncFunction, AsyncRetryStrategy
+    from headgate.functions.batch_functions import (
+        BatchAsyncFunction,
+        Batching,
+        CallCache,
+        RateLimit,
+        RateLimited,
+    )
     from headgate.functions.broadcast_functions import (
         BroadcastProcessFunction,
         KeyedBroadcastProcessFunction,
@@ -70,7 +77,10 @@ __all__ = [
     "AsyncDataStream",
     "AsyncFunction",
     "AsyncRetryStrategy",
+    "BatchAsyncFunction",
+    "Batching",
     "BroadcastProcessFunction",
+    "CallCache",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
@@ -95,6 +105,8 @@ __all__ = [
     "OutputTag",
     "ProcessFunction",
     "ProcessWindowFunction",
+    "RateLimit",
+    "RateLimited",
     "ReduceFunction",
     "Row",
     "RuntimeContext",

@@ -43,7 +43,8 @@ DATASTREAM = {
     "BroadcastConnectedStream": "process",
     "BroadcastStream": "",
     "AsyncDataStream": """
-        unordered_wait ordered_wait unordered_wait_with_retry ordered_wait_with_retry""",
+        unordered_wait ordered_wait unordered_wait_with_retry ordered_wait_with_retry
+        unordered_wait_batch ordered_wait_batch""",
     "DataStreamSink": """
         name uid set_parallelism set_uid_hash set_description disable_chaining
         slot_sharing_group""",
@@ -111,6 +112,7 @@ FUNCTIONS = {
     "ProcessAllWindowFunction": "process clear Context",
     "ProcessJoinFunction": "process_element",
     "AsyncFunction": "async_invoke timeout",
+    "BatchAsyncFunction": "async_invoke_batch cost timeout",
     "AsyncRetryStrategy": "fixed_delay exponential_backoff no_restart",
     "AsyncRetryPredicate": "result_predicate exception_predicate",
     "RuntimeContext": """

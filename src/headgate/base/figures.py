@@ -74,6 +74,31 @@ class AsyncFigures(msgspec.Struct, frozen=True, array_like=True):
     """How long records have waited for a place in the queue."""
 
 
+class BatchFigures(msgspec.Struct, frozen=True, array_like=True):
+    """The calls of an operator that makes them in batches; all but ``in_flight`` only grow."""
+
+    operator: str
+    calls: int = 0
+    """That have begun, with those that were made again."""
+    records: int = 0
+    """In these calls."""
+    in_flight: int = 0
+    """Calls that have begun and not ended."""
+    throttled_ms: float = 0.0
+    """How long a batch was ready while the rate limit, or the server, allowed no call."""
+    refused: int = 0
+    """Calls that the server has refused because there were too many."""
+    retries: int = 0
+    """Calls that the retry strategy has made again."""
+    splits: int = 0
+    """Failed batches that were halved."""
+    failures: int = 0
+    """Records without a result, all retries used."""
+    cache_hits: int = 0
+    """Records that were answered without a call of their own."""
+    cache_misses: int = 0
+
+
 class LatencyFigures(msgspec.Struct, frozen=True, array_like=True):
     """How long latency markers took from their sources to here."""
 

@@ -22,6 +22,7 @@ from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.base.figures import (
     UNKNOWN,
     AsyncFigures,
+    BatchFigures,
     GateFigures,
     LatencyFigures,
     OperatorFigures,
@@ -253,6 +254,8 @@ class TaskFigures(msgspec.Struct, frozen=True):
     """Bytes that its source has not read yet."""
     lag_ms: float = UNKNOWN
     """How old the next record of its source is."""
+    batch_calls: tuple[BatchFigures, ...] = ()
+    """Of the operators that make asynchronous calls in batches."""
 
 
 # Task manager → driver.

@@ -33,6 +33,13 @@ from headgate.functions.async_functions import (
     AsyncRetryPredicate,
     AsyncRetryStrategy,
 )
+from headgate.functions.batch_functions import (
+    BatchAsyncFunction,
+    Batching,
+    CallCache,
+    RateLimit,
+    RateLimited,
+)
 from headgate.functions.broadcast_functions import (
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
@@ -84,10 +91,13 @@ __all__ = [
     "AsyncFunction",
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
+    "BatchAsyncFunction",
+    "Batching",
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastStream",
     "CachedDataStream",
+    "CallCache",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",
@@ -135,6 +145,8 @@ __all__ = [
     "ProcessFunction",
     "ProcessJoinFunction",
     "ProcessWindowFunction",
+    "RateLimit",
+    "RateLimited",
     "ReduceFunction",
     "RuntimeContext",
     "RuntimeExecutionMode",

@@ -5,6 +5,13 @@ from headgate.functions.async_functions import (
     AsyncRetryPredicate,
     AsyncRetryStrategy,
 )
+from headgate.functions.batch_functions import (
+    BatchAsyncFunction,
+    Batching,
+    CallCache,
+    RateLimit,
+    RateLimited,
+)
 from headgate.functions.broadcast_functions import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -50,7 +57,10 @@ __all__ = [
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
+    "BatchAsyncFunction",
+    "Batching",
     "BroadcastProcessFunction",
+    "CallCache",
     "CheckpointListener",
     "CheckpointedFunction",
     "CoFlatMapFunction",
@@ -74,6 +84,8 @@ __all__ = [
     "ProcessFunction",
     "ProcessJoinFunction",
     "ProcessWindowFunction",
+    "RateLimit",
+    "RateLimited",
     "ReduceFunction",
     "RuntimeContext",
     "SinkFunction",

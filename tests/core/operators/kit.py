@@ -11,7 +11,8 @@ from headgate.base.elements import (
     StreamStatus,
     Watermark,
 )
-from headgate.core.chain.async_calls import AsyncWork
+from headgate.base.figures import BatchFigures
+from headgate.core.chain.async_calls import AsyncWork, BatchWork
 from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.async_wait import AsyncWaitOperator
@@ -89,7 +90,7 @@ class NumberAndSquare:
 class ScriptedCalls:
     """Calls that end when the test, or ``choose`` in a wait, says so."""
 
-    def __init__(self, work: AsyncWork, completed: Callable[[], None]) -> None:
+    def __init__(self, work: AsyncWork | BatchWork, completed: Callable[[], None]) -> None:
         self.work = work
         self.completed = completed
         self.under_way: list[PendingCall] = []
@@ -97,6 +98,7 @@ class ScriptedCalls:
         self.most = 0
         self.waits = 0
         self.closed = 0
+        self.has_ended = False
         self.choose: Callable[[int], int] = lambda count: 0
 
     def submit(self, calls: list[PendingCall]) -> None:
@@ -121,6 +123,12 @@ class ScriptedCalls:
         ended, self.ended = self.ended, []
         return ended
 
+    def input_ended(self) -> None:
+        self.has_ended = True
+
+    def figures(self) -> BatchFigures | None:
+        return None
+
     def run(self, action: Callable[[], Any]) -> Any:
         return action()
 
@@ -137,7 +145,7 @@ class AsyncBench:
         self.operator.set_up(self.output)
         made: list[ScriptedCalls] = []
 
-        def start(work: AsyncWork, completed: Callable[[], None]) -> ScriptedCalls:
+        def start(work: AsyncWork | BatchWork, completed: Callable[[], None]) -> ScriptedCalls:
             made.append(ScriptedCalls(work, completed))
             return made[0]
 

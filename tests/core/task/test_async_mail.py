@@ -7,7 +7,7 @@ import pytest
 
 from headgate.base.elements import Bundle
 from headgate.base.errors import UserFunctionFailed
-from headgate.core.chain.async_calls import AsyncWork
+from headgate.core.chain.async_calls import AsyncWork, BatchWork
 from headgate.core.operators.async_wait import AsyncWaitOperator
 from headgate.core.task.task import StepResult, Task
 from tests.core.operators.kit import NumberAndSquare, ScriptedCalls
@@ -28,7 +28,7 @@ class Waiting:
         self.calls: ScriptedCalls
         self.waited: list[list[Any]] = []
 
-    def _start(self, work: AsyncWork, completed: Callable[[], None]) -> ScriptedCalls:
+    def _start(self, work: AsyncWork | BatchWork, completed: Callable[[], None]) -> ScriptedCalls:
         self.calls = ScriptedCalls(work, completed)
         return self.calls
 

@@ -137,7 +137,7 @@ class DataGeneratorSource(Source):
         assert isinstance(split, IndexSplit), split
         assert isinstance(context, OperatorContext), context
         rate = self.records_per_second
-        pace = None if rate is None else RateLimit(rate / split.step, self.clock)
+        pace = None if rate is None else GeneratorPace(rate / split.step, self.clock)
         first = split.first
         if position is not None:
             assert isinstance(position, int), position
@@ -170,7 +170,7 @@ class DataGeneratorReader(SplitReader):
         first: int,
         step: int,
         count: int | None,
-        pace: "RateLimit | None",
+        pace: "GeneratorPace | None",
     ) -> None:
         self._user_function = user_function
         self._emission = Emission(user_function.call)
@@ -210,7 +210,7 @@ class DataGeneratorReader(SplitReader):
         return None if self._count is None else -((self._next - self._count) // self._step)
 
 
-class RateLimit:
+class GeneratorPace:
     """A bucket that fills at a rate. Law: it never holds more than one burst."""
 
     def __init__(self, per_second: float, clock: Callable[[], float]) -> None:

@@ -1,8 +1,9 @@
 """The seam between the operator that waits for asynchronous calls and the driver that makes them.
 
-The operator hands in slots; the driver runs the user's coroutine for each, with its timeout and its
-retries, and hands the slots back with results or an error. Law: every slot comes back once, unless
-the calls are closed before. ``ImmediateCalls`` is the driver for one thread without an event loop.
+The operator hands in slots; the driver runs the user's coroutine for each, or for batches of them,
+with timeouts and retries, and hands the slots back with results or an error. Law: every slot comes
+back once, unless the calls are closed before. ``ImmediateCalls`` is the driver for one thread
+without an event loop.
 """
 
 from collections.abc import Callable, Coroutine
@@ -10,9 +11,11 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from headgate.base.elements import Record
+from headgate.base.figures import BatchFigures
 from headgate.base.values import own
 from headgate.core.chain.async_queue import PendingCall
 from headgate.functions.async_functions import AsyncFunction, AsyncRetryStrategy
+from headgate.functions.batch_functions import BatchAsyncFunction, Batching, CallCache, RateLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,33 @@ class AsyncWork:
         if type(found) is not list:
             _check_list(found, type(self.function).__name__)
         return [own(record) for record in found] if self.copies else list(found)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSettings:
+    """What a program says about calls in batches."""
+
+    batching: Batching
+    rate_limit: RateLimit | None = None
+    cache: CallCache | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWork:
+    """The same as ``AsyncWork`` for calls in batches."""
+
+    function: BatchAsyncFunction[Record, Record]
+    begin: Callable[[], object]
+    end: Callable[[], object]
+    timeout_ms: float
+    retry: "Retry | None" = None
+    copies: bool = True
+    settings: BatchSettings = BatchSettings(Batching())
+    operator: str = ""
+    parallelism: int = 1
+    """Of the operator; each of its tasks has a share of the rate limit."""
+    splits_failed: bool = False
+    """Whether a failed batch is halved, to find the records that fail."""
 
 
 class Retry:
@@ -66,7 +96,13 @@ class AsyncCalls(Protocol):
     """Calls under way; all methods are for the task's own thread, outside the baton."""
 
     def submit(self, slots: list[PendingCall]) -> None:
-        """Begin a call for each of these."""
+        """Call the function for these, one by one or in batches."""
+
+    def input_ended(self) -> None:
+        """No record follows: a batch need not wait for more."""
+
+    def figures(self) -> BatchFigures | None:
+        """Of calls in batches; asked from any thread, at any moment. None: they are single."""
 
     def has_completed(self) -> bool:
         """Whether ``take`` has something to give; may be asked inside the baton."""
@@ -81,7 +117,7 @@ class AsyncCalls(Protocol):
         """End what still runs, and the function; raises what its end has raised. Idempotent."""
 
 
-StartCalls: TypeAlias = Callable[[AsyncWork, Callable[[], None]], AsyncCalls]
+StartCalls: TypeAlias = Callable[[AsyncWork | BatchWork, Callable[[], None]], AsyncCalls]
 """Makes the calls of one operator; the second argument is to be called when some have ended."""
 
 
@@ -93,7 +129,7 @@ class ImmediateCalls:
         self._done: list[PendingCall] = []
         self._open = True
         try:
-            _run(work.begin())
+            run_at_once(work.begin())
         except BaseException:
             self.close()
             raise
@@ -105,6 +141,12 @@ class ImmediateCalls:
             except Exception as error:
                 slot.error = error
         self._done += slots
+
+    def input_ended(self) -> None:
+        """Nobody waits for more."""
+
+    def figures(self) -> BatchFigures | None:
+        return None
 
     def has_completed(self) -> bool:
         return bool(self._done)
@@ -119,7 +161,7 @@ class ImmediateCalls:
     def close(self) -> None:
         if self._open:
             self._open = False
-            _run(self._work.end())
+            run_at_once(self._work.end())
 
     def _call(self, record: Record) -> Record:
         attempt, retry = 1, self._work.retry
@@ -127,7 +169,7 @@ class ImmediateCalls:
             found: Record = None
             error: Exception | None = None
             try:
-                found = _run(self._work.function.async_invoke(record))
+                found = run_at_once(self._work.function.async_invoke(record))
             except Exception as trouble:
                 error = trouble
             if retry is None or retry.pause_ms(attempt, found, error) is None:
@@ -137,7 +179,7 @@ class ImmediateCalls:
             attempt += 1
 
 
-def _run(started: Record) -> Record:
+def run_at_once(started: Record) -> Record:
     """Step a coroutine to its end; what waits for the world cannot run without an event loop."""
     if not isinstance(started, Coroutine):
         return started

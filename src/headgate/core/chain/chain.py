@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
 from headgate.base.errors import raise_user_error
-from headgate.base.figures import UNKNOWN, AsyncFigures
+from headgate.base.figures import UNKNOWN, AsyncFigures, BatchFigures
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator, Output, PolledOperator, PollResult
 from headgate.core.chain.outputs import (
@@ -203,6 +203,13 @@ class Chain:
         """Of the operators that make asynchronous calls, head first."""
         for index in sorted(self._operators):
             figures = self._operators[index].async_calls()
+            if figures is not None:
+                yield figures
+
+    def batch_calls(self) -> Iterator[BatchFigures]:
+        """Of the operators that make them in batches, head first."""
+        for index in sorted(self._operators):
+            figures = self._operators[index].batch_calls()
             if figures is not None:
                 yield figures
 

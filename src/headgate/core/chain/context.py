@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headgate.base.spilling import SpillRoom
-from headgate.core.chain.async_calls import ImmediateCalls, StartCalls
+from headgate.core.chain.async_calls import StartCalls
+from headgate.core.chain.batch_calls import immediate_calls
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.inlining.definitions import Definition
 from headgate.core.state.backend import Backends, KeyedBackend
@@ -37,7 +38,7 @@ class OperatorContext:
     backends: Backends = field(default_factory=MemoryBackends)
     metrics: MetricGroup = field(default_factory=lambda: MetricGroup(lambda: 0))
     """Figures of the user's functions in the operator."""
-    async_calls: StartCalls = ImmediateCalls
+    async_calls: StartCalls = immediate_calls
     """Begins asynchronous calls; reports by mail that some have ended."""
     wait_until: Callable[[Callable[[], bool]], None] = _cannot_wait
     """Wait in the middle of a bundle; ``ready`` is asked inside the baton after every wake."""

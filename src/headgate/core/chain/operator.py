@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.base.elements import Bundle, Key, LatencyMarker, Record, StreamStatus, Watermark
-from headgate.base.figures import AsyncFigures
+from headgate.base.figures import AsyncFigures, BatchFigures
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.state.reading import StateReader
@@ -140,6 +140,10 @@ class Operator:
 
     def async_calls(self) -> AsyncFigures | None:
         """Its asynchronous calls, if it makes any; asked from any thread, at any moment."""
+        return None
+
+    def batch_calls(self) -> BatchFigures | None:
+        """The same of calls in batches."""
         return None
 
     def state_bytes(self) -> int | None:

@@ -11,13 +11,21 @@ watermarks, which the sources emit anew.
 import pickle
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, cast
+
+from msgspec import structs
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.errors import StateBroken, UserFunctionFailed
-from headgate.base.figures import AsyncFigures
+from headgate.base.figures import AsyncFigures, BatchFigures
 from headgate.base.moved import loads
-from headgate.core.chain.async_calls import AsyncCalls, AsyncWork, Retry
+from headgate.core.chain.async_calls import (
+    AsyncCalls,
+    AsyncWork,
+    BatchSettings,
+    BatchWork,
+    Retry,
+)
 from headgate.core.chain.async_queue import (
     AsyncQueue,
     HeldCalls,
@@ -32,36 +40,44 @@ from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.snapshots import restored_parts
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
 from headgate.functions.async_functions import AsyncFunction, AsyncRetryStrategy
+from headgate.functions.batch_functions import BatchAsyncFunction
 from headgate.functions.context import SnapshotMoment
 
 CALLS: Final = "calls"
 """The name of the part of the state that holds the records on their way."""
+
+AnyAsyncFunction: TypeAlias = AsyncFunction[Record, Record] | BatchAsyncFunction[Record, Record]
 
 PendingRecords: TypeAlias = "deque[tuple[Record, int | None] | TimeUpdate]"
 """Records with their timestamps, and updates between them, in order."""
 
 
 class AsyncWaitOperator(StatefulOperator):
-    """``async_invoke(value)`` for each record; what it answers is sent on when it is there."""
+    """``async_invoke`` for each record, or ``async_invoke_batch`` for several at once."""
 
     def __init__(
         self,
-        function: AsyncFunction[Record, Record],
+        function: AnyAsyncFunction,
         timeout_ms: float,
         capacity: int,
         ordered: bool,
         retry: AsyncRetryStrategy[Record] | None = None,
+        batches: BatchSettings | None = None,
     ) -> None:
         self._async_function = function
-        self._function: UserFunction = _RemoteFunction(function, self)
+        method = "async_invoke" if batches is None else "async_invoke_batch"
+        self._function: UserFunction = _RemoteFunction(function, method, self)
         self._timeout_ms = timeout_ms
         self._retry = retry
+        self._batches = batches
         self._queue: AsyncQueue = OrderedQueue(capacity) if ordered else UnorderedQueue(capacity)
         self._calls: AsyncCalls | None = None
         self._pending: PendingRecords = deque()
         """Of an earlier run, and not begun here for want of room; updates behind them too."""
         self._failed_calls = 0
         """Those in the queue whose records are left out when their turn comes."""
+        self._last_batches: BatchFigures | None = None
+        """When the calls were closed."""
         self._name = ""
         self._full_ms = 0.0
         self._full_since_ms: float | None = None
@@ -74,21 +90,17 @@ class AsyncWaitOperator(StatefulOperator):
         queue = self._queue
         return AsyncFigures(self._name, queue.capacity, queue.size, full_ms)
 
+    def batch_calls(self) -> BatchFigures | None:
+        calls = self._calls
+        return self._last_batches if calls is None else calls.figures()
+
     def open(self, context: OperatorContext) -> None:
         self._name = context.operator
         self._streak = None if self.failures is None else self.failures.streak()
         super().open(context)
         states, task = restored_parts(context.restored, CALLS), context.task
         self._pending = read_calls(states, task.subtask, task.parallelism) if states else deque()
-        work = AsyncWork(
-            self._async_function,
-            self._begin,
-            self._end,
-            self._timeout_ms,
-            None if self._retry is None else Retry(self._retry),
-            copies=not self.reuses_objects,
-        )
-        self._calls = context.async_calls(work, self._completed)
+        self._calls = context.async_calls(self._work(context), self._completed)
         self._go_on(self._calls)
 
     def process(self, bundle: Bundle, number: int) -> None:
@@ -116,6 +128,7 @@ class AsyncWaitOperator(StatefulOperator):
 
     def finish(self) -> None:
         assert self._calls is not None
+        self._calls.input_ended()
         while self._queue.size or self._pending:
             self._await_some(self._calls)
 
@@ -129,9 +142,33 @@ class AsyncWaitOperator(StatefulOperator):
         return self._calls.run(action)
 
     def close(self) -> None:
-        calls, self._calls = self._calls, None
+        calls = self._calls
         if calls is not None:
+            last = calls.figures()
+            self._last_batches = None if last is None else structs.replace(last, in_flight=0)
+            self._calls = None
             calls.close()
+
+    def _work(self, context: OperatorContext) -> AsyncWork | BatchWork:
+        """What the driver of the calls has to do."""
+        function = self._async_function
+        retry = None if self._retry is None else Retry(self._retry)
+        begin, end, copies = self._begin, self._end, not self.reuses_objects
+        if self._batches is None:
+            single = cast("AsyncFunction[Record, Record]", function)
+            return AsyncWork(single, begin, end, self._timeout_ms, retry, copies)
+        return BatchWork(
+            cast("BatchAsyncFunction[Record, Record]", function),
+            begin,
+            end,
+            self._timeout_ms,
+            retry,
+            copies,
+            self._batches,
+            context.operator,
+            context.task.parallelism,
+            splits_failed=self._batches.batching.split_failed and self.failures is not None,
+        )
 
     def _begin(self) -> object:
         runtime = _AsyncContext(self.context)
@@ -205,11 +242,18 @@ class AsyncWaitOperator(StatefulOperator):
             first = waiting[0]
             if not isinstance(first, tuple):
                 queue.time_updated(first)
-            elif queue.size < queue.capacity:
-                calls.submit(queue.admit([first[0]], [first[1]]))
-            else:
+                waiting.popleft()
+                continue
+            room = queue.capacity - queue.size
+            if room == 0:
                 return
-            waiting.popleft()
+            records: list[Record] = []
+            times: list[int | None] = []
+            while waiting and isinstance(first := waiting[0], tuple) and len(records) < room:
+                records.append(first[0])
+                times.append(first[1])
+                waiting.popleft()
+            calls.submit(queue.admit(records, times))
 
     def _send(self) -> None:
         output = self.output
@@ -258,9 +302,9 @@ class _RemoteFunction(UserFunction):
     """A function that lives in another thread: checkpoints call it there."""
 
     def __init__(
-        self, function: AsyncFunction[Record, Record], operator: AsyncWaitOperator
+        self, function: AnyAsyncFunction, method: str, operator: AsyncWaitOperator
     ) -> None:
-        super().__init__(function, "async_invoke")
+        super().__init__(function, method)
         self._operator = operator
 
     def snapshot(self, moment: SnapshotMoment) -> bytes | None:

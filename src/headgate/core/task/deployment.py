@@ -169,6 +169,7 @@ def _figures(deployed: AssembledTask[Thread]) -> TaskFigures:
         operators=tuple(map(_operator_figures, seen.operators)),
         latency=seen.histogram,
         async_calls=seen.async_calls,
+        batch_calls=seen.batch_calls,
         state_bytes=_known(seen.state_bytes, deployed.task.checkpointed_bytes),
         splits=seen.splits,
         lag_records=UNKNOWN if seen.lag.records is None else seen.lag.records,

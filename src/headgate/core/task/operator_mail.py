@@ -7,7 +7,7 @@ while mails are held none runs, and those that came run afterwards, in order; dr
 from collections.abc import Callable
 from functools import partial
 
-from headgate.core.chain.async_calls import AsyncCalls, AsyncWork, StartCalls
+from headgate.core.chain.async_calls import AsyncCalls, AsyncWork, BatchWork, StartCalls
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock
 from headgate.core.chain.outputs import Loan, run_user_code
@@ -47,7 +47,9 @@ class OperatorMail:
         self._clock.later(delay_ms, due)
         self._loan.lend()
 
-    def calls(self, operator: str, work: AsyncWork, completed: Callable[[], None]) -> AsyncCalls:
+    def calls(
+        self, operator: str, work: AsyncWork | BatchWork, completed: Callable[[], None]
+    ) -> AsyncCalls:
         """Calls of an operator; their driver tells inside the baton that some have ended."""
         mailed = False
 

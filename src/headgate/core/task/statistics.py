@@ -15,6 +15,7 @@ from headgate.base.figures import (
     LATENCY_BOUNDS_MS,
     UNKNOWN,
     AsyncFigures,
+    BatchFigures,
     GateFigures,
     LatencyFigures,
     OutputFigures,
@@ -156,6 +157,7 @@ class TaskStatistics:
     state_bytes: int = UNKNOWN
     """As the state backend estimates it."""
     async_calls: tuple[AsyncFigures, ...] = ()
+    batch_calls: tuple[BatchFigures, ...] = ()
     splits: int = 0
 
 
@@ -194,6 +196,7 @@ def statistics_of(
         lag=own.lag,
         state_bytes=own.state_bytes,
         async_calls=tuple(chain.async_calls()),
+        batch_calls=tuple(chain.batch_calls()),
         splits=chain.head.splits if isinstance(chain.head, PolledOperator) else 0,
         sizes=sizes,
         gates=tuple(gate.figures for gate in read),

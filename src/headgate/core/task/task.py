@@ -20,7 +20,8 @@ from headgate.base.figures import UNKNOWN
 from headgate.base.inspections import ReadState
 from headgate.base.messages import TaskState
 from headgate.base.spilling import SpillRoom
-from headgate.core.chain.async_calls import ImmediateCalls, StartCalls
+from headgate.core.chain.async_calls import StartCalls
+from headgate.core.chain.batch_calls import immediate_calls
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock, OperatorContext
 from headgate.core.chain.outputs import Loan
@@ -79,7 +80,7 @@ class TaskServices:
     """Steps the task again if it rests."""
     wait: Wait = cannot_wait
     """Waits in the middle of a step; meanwhile other tasks run."""
-    async_calls: StartCalls = ImmediateCalls
+    async_calls: StartCalls = immediate_calls
     backends: Backends = field(default_factory=MemoryBackends)
     spills: SpillRoom | None = None
     warn: Callable[[str, BaseException | None], None] = lambda text, error: None

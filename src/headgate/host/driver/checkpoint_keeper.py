@@ -19,7 +19,7 @@ from msgspec import structs
 
 from headgate.base.checkpoints import CheckpointKind
 from headgate.base.errors import CheckpointError, JobTakenOver, StorageUnusable
-from headgate.base.figures import LatencyFigures, OutputFigures
+from headgate.base.figures import BatchFigures, LatencyFigures, OutputFigures
 from headgate.base.job_records import CheckpointRecord, CheckpointsRecord
 from headgate.base.messages import TaskFigures, TaskState, UserFigure
 from headgate.control.checkpoint_history import retains_checkpoints
@@ -55,6 +55,9 @@ COUNTS: Final = (
     "runnable_ms",
     "commit_ms",
     "records_made",
+)
+BATCH_COUNTS: Final = tuple(
+    name for name in BatchFigures.__struct_fields__ if name not in ("operator", "in_flight")
 )
 TaskReports: TypeAlias = tuple[TaskFigures | None, TaskFigures | None]
 """Of a task: the sum over earlier attempts, and the last report of the present one."""
@@ -266,6 +269,7 @@ def added_figures(before: TaskFigures | None, now: TaskFigures) -> TaskFigures:
         outputs=_added_parts(before.outputs, now.outputs, ("records", "bytes", "buffers")),
         operators=_added_parts(before.operators, now.operators, ("records_in", "records_out")),
         async_calls=_added_parts(before.async_calls, now.async_calls, ("full_ms",)),
+        batch_calls=_added_parts(before.batch_calls, now.batch_calls, BATCH_COUNTS),
         latency=_added_latency(before.latency, now.latency),
     )
 
@@ -286,6 +290,7 @@ def _waiting(before: TaskFigures) -> TaskFigures:
         ),
         operators=before.operators,
         async_calls=tuple(structs.replace(calls, in_flight=0) for calls in before.async_calls),
+        batch_calls=tuple(structs.replace(calls, in_flight=0) for calls in before.batch_calls),
         latency=before.latency,
     )
 

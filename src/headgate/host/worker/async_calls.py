@@ -3,7 +3,8 @@
 All of the user's function runs there: ``open``, the coroutines, ``timeout`` and ``close``. Records
 come over many at a time, and so do the results go back. Law: each call has one answer, that of the
 coroutine or that of ``timeout``, whichever comes first; with ``close`` every coroutine, the loop
-and the thread have ended.
+and the thread have ended. ``SingleCaller`` makes a call for each record, ``BatchCaller`` one for
+several.
 """
 
 import asyncio
@@ -19,9 +20,11 @@ from contextvars import copy_context
 from typing import Final
 
 from headgate.base.elements import Record
-from headgate.core.chain.async_calls import AsyncWork
+from headgate.base.figures import BatchFigures
+from headgate.core.chain.async_calls import AsyncWork, BatchWork
 from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.log_facts import facts_here, log_always_with
+from headgate.host.worker.batch_caller import BatchCaller
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +40,7 @@ class LoopCalls:
         self,
         post: Callable[[Callable[[], None]], None],
         name: str,
-        work: AsyncWork,
+        work: AsyncWork | BatchWork,
         tell: Callable[[], None],
     ) -> None:
         self._post = post
@@ -50,10 +53,7 @@ class LoopCalls:
         self._ended: deque[list[PendingCall]] = deque()
         self._ended_told = False
         # Of the loop's thread alone.
-        self._running: dict[PendingCall, asyncio.Task[None]] = {}  # in the order of their deadlines
-        self._late: set[asyncio.Task[None]] = set()
         self._fresh: list[PendingCall] = []
-        self._timer: asyncio.TimerHandle | None = None
         self._failure: BaseException | None = None
         self._stopping = False
         self._opened = threading.Event()
@@ -61,6 +61,7 @@ class LoopCalls:
         self._context = copy_context()
         self._context.run(log_always_with, self._log_facts)
         self._loop = asyncio.new_event_loop()
+        self._caller = self._make_caller(work)
         self._thread = threading.Thread(
             target=self._context.copy().run,
             name=f"headgate-async-{name}",
@@ -76,6 +77,11 @@ class LoopCalls:
         if self._failure is not None:
             self.close()
 
+    def _make_caller(self, work: AsyncWork | BatchWork) -> "SingleCaller | BatchCaller":
+        if isinstance(work, BatchWork):
+            return BatchCaller(work, self._loop, self._context, self._answered)
+        return SingleCaller(work, self._loop, self._answered)
+
     # The task's side.
 
     def submit(self, slots: list[PendingCall]) -> None:
@@ -83,6 +89,13 @@ class LoopCalls:
         if not self._given_told:
             self._given_told = True
             self._loop.call_soon_threadsafe(self._begin_calls, context=self._context)
+
+    def input_ended(self) -> None:
+        if isinstance(self._caller, BatchCaller):  # behind the slots that were submitted
+            self._loop.call_soon_threadsafe(self._caller.input_ended, context=self._context)
+
+    def figures(self) -> BatchFigures | None:
+        return self._caller.figures() if isinstance(self._caller, BatchCaller) else None
 
     def has_completed(self) -> bool:
         return bool(self._ended)
@@ -163,9 +176,7 @@ class LoopCalls:
 
     def _end_tasks(self) -> None:
         """Cancel what still runs, and what the function has started beside its calls."""
-        self._running.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._caller.stop()
         tasks = asyncio.all_tasks(self._loop)
         for _ in range(CANCEL_ROUNDS):
             if not tasks:
@@ -183,14 +194,55 @@ class LoopCalls:
 
     def _begin_calls(self) -> None:
         self._given_told = False
+        slots: list[PendingCall] = []
+        while self._given:
+            slots += self._given.popleft()
+        self._caller.begin(slots)
+
+    def _answered(self, slots: list[PendingCall]) -> None:
+        if not self._fresh:  # after all that is ready now: many answers in one hand-over
+            self._loop.call_soon(self._hand_over)
+        self._fresh += slots
+
+    def _hand_over(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        self._ended.append(fresh)
+        if not self._ended_told:
+            self._ended_told = True
+            self._post(self._tell)
+
+
+class SingleCaller:
+    """A call for each record, each with the same timeout; for the loop's thread."""
+
+    def __init__(
+        self,
+        work: AsyncWork,
+        loop: asyncio.AbstractEventLoop,
+        answered: Callable[[list[PendingCall]], None],
+    ) -> None:
+        self._work = work
+        self._loop = loop
+        self._answered = answered
+        self._function = type(work.function).__name__
+        self._running: dict[PendingCall, asyncio.Task[None]] = {}  # in the order of their deadlines
+        self._late: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, slots: list[PendingCall]) -> None:
         loop, running, call = self._loop, self._running, self._call
         due = loop.time() + self._work.timeout_ms / 1000
-        while self._given:
-            for slot in self._given.popleft():
-                slot.due = due
-                running[slot] = loop.create_task(call(slot))
+        for slot in slots:
+            slot.due = due
+            running[slot] = loop.create_task(call(slot))
         if self._timer is None:
             self._timer = loop.call_at(due, self._expire)
+
+    def stop(self) -> None:
+        """Answer no more."""
+        self._running.clear()
+        if self._timer is not None:
+            self._timer.cancel()
 
     async def _call(self, slot: PendingCall) -> None:
         results: list[Record] | None = None
@@ -207,7 +259,7 @@ class LoopCalls:
         except BaseException as trouble:  # also a user's exit(): it must not end the loop
             error = trouble
         if self._running.pop(slot, None) is not None:  # else it is too late
-            self._answered(slot, results, error)
+            self._answer(slot, results, error)
 
     async def _call_again(self, record: Record) -> Record:
         retry, invoke = self._work.retry, self._work.function.async_invoke
@@ -246,24 +298,15 @@ class LoopCalls:
             try:
                 results = self._work.results_of(self._work.function.timeout(slot.record))
             except BaseException as error:
-                self._answered(slot, None, error)
+                self._answer(slot, None, error)
             else:
-                self._answered(slot, results, None)
+                self._answer(slot, results, None)
 
-    def _answered(
+    def _answer(
         self, slot: PendingCall, results: list[Record] | None, error: BaseException | None
     ) -> None:
         slot.results, slot.error = results, error
-        self._fresh.append(slot)
-        if len(self._fresh) == 1:  # after all that is ready now: many answers in one hand-over
-            self._loop.call_soon(self._hand_over)
-
-    def _hand_over(self) -> None:
-        fresh, self._fresh = self._fresh, []
-        self._ended.append(fresh)
-        if not self._ended_told:
-            self._ended_told = True
-            self._post(self._tell)
+        self._answered([slot])
 
 
 async def _awaited(found: Record) -> Record:

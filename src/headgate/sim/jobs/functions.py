@@ -140,6 +140,23 @@ class Caller(Function):
         mine = list(record)  # what is not answered yet belongs to the next checkpoint
         return [self._sent(mine, mapped(record[VALUE], self.node), way)]
 
+    async def async_invoke_batch(self, records: list[Record]) -> list[Record]:
+        """The same for several; it takes no time, because no task's thread is here."""
+        found: list[Record] = []
+        for record in records:
+            if self._ordered or self._run.vault is None:
+                self._run.book.passed(self.where, record)
+            else:
+                self._run.book.records_read += 1
+            self._calls += 1
+            self._may_fail(self._calls)
+            way = 0 if self._ordered else self._calls
+            found.append(self._sent(list(record), mapped(record[VALUE], self.node), way))
+        return found
+
+    def cost(self, record: Record) -> float:
+        return float(len(record[PADDING]) % 7)
+
     def timeout(self, record: Record) -> list[Record]:
         raise AssertionError(f"{self.where} timed out without a clock")
 

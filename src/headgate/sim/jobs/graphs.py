@@ -12,6 +12,7 @@ from random import Random
 from typing import Final, TypeAlias, cast
 
 from headgate.base.elements import Record
+from headgate.core.chain.async_calls import BatchSettings
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.async_wait import AsyncWaitOperator
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
@@ -22,8 +23,10 @@ from headgate.core.operators.source import SourceOperator
 from headgate.core.operators.split_discovery import SplitDiscovery
 from headgate.core.operators.two_inputs import CoMapOperator
 from headgate.functions.async_functions import AsyncFunction
+from headgate.functions.batch_functions import BatchAsyncFunction, Batching, RateLimit
 from headgate.functions.sink import Sink, TwoPhaseCommittingSink
 from headgate.functions.source import Source
+from headgate.functions.time import Time
 from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import (
     Chaining,
@@ -34,6 +37,7 @@ from headgate.plan.stream_graph import (
     StreamNode,
 )
 from headgate.sim.jobs import functions, operators
+from headgate.sim.jobs.batch_calls import NO_TIMEOUT_MS
 from headgate.sim.jobs.functions import SIDE, Numbers, Run, Transactions, items_of_split
 from headgate.sim.jobs.records import Item
 
@@ -100,7 +104,7 @@ class Draft:
         steps = (
             *(self._add_map, self._add_map, self._add_filter, self._add_flat_map),
             *(self._add_reduce, self._add_reduce, self._add_splitter, self._add_keeper),
-            *(self._add_union, self._add_two_inputs, self._add_calls),
+            *(self._add_union, self._add_two_inputs, self._add_calls, self._add_batch_calls),
         )
         for _ in range(self._random.choice((0, 1, 2, 3, 5))):
             self._random.choice(steps)()
@@ -197,6 +201,34 @@ class Draft:
                 1000,
                 capacity,
                 ordered,
+            ),
+            self._random.randint(1, self._taste.parallelism),
+            [(stream, None)],
+            lambda inputs: {None: _with_values(inputs[0], number)},
+        )
+
+    def _add_batch_calls(self) -> None:
+        stream, number = self._pick(), len(self.graph.nodes)
+        ordered, size = self._random.random() < 0.5, self._random.choice((1, 3, 30))
+        capacity = size * self._random.choice((1, 3))
+        batching = Batching(
+            size,
+            Time.milliseconds(self._random.choice((0, 5, 50))),
+            self._random.choice((None, 10.0)),
+            self._random.choice((None, 1, 2)),
+        )
+        limit = RateLimit(2000, 20_000) if self._random.random() < 0.3 else None
+        self._node(
+            "batches",
+            lambda: AsyncWaitOperator(
+                cast(
+                    "BatchAsyncFunction[Record, Record]",
+                    functions.Caller(self._run, number, ordered),
+                ),
+                NO_TIMEOUT_MS,
+                capacity,
+                ordered,
+                batches=BatchSettings(batching, limit),
             ),
             self._random.randint(1, self._taste.parallelism),
             [(stream, None)],

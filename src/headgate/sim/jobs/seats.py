@@ -11,15 +11,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from headgate.base.elements import Record
 from headgate.base.errors import TaskCancelled
-from headgate.core.chain.async_calls import AsyncWork, ImmediateCalls
+from headgate.base.figures import BatchFigures
+from headgate.core.chain.async_calls import AsyncCalls, AsyncWork, BatchWork, ImmediateCalls
 from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.context import Clock
 from headgate.core.chain.outputs import Loan
 from headgate.core.task.task import StepResult, Task, TaskServices
+from headgate.sim.jobs.batch_calls import DELAYS_MS, SimBatchCalls
 from headgate.sim.ledger import CheckFailed
 from headgate.sim.worker import SimWorker
 
@@ -27,9 +29,6 @@ try:
     from greenlet import GreenletExit, getcurrent, greenlet
 except ImportError as error:  # pragma: no cover - depends on the installation
     raise ImportError("the simulator needs greenlet: pip install 'headgate[sim]'") from error
-
-DELAYS_MS: Final = (0.0, 0.1, 1.0, 20.0)
-"""How long the answer of an asynchronous call may take."""
 
 
 class Seat:
@@ -50,7 +49,7 @@ class Seat:
             Clock(lambda: worker.clock.now_ms, lambda: int(worker.clock.now_ms), self._later),
             self.wake,
             self.wait,
-            partial(SimCalls, worker, name, random),
+            partial(_start_calls, worker, name, random),
             spills=worker.spills,
             post=self._post,
             start_watch=self._start_watch,
@@ -289,6 +288,12 @@ class SimCalls:
             delay_ms = self._random.choice(DELAYS_MS)
             self._worker.later(delay_ms, self._what, partial(self._answered, slot))
 
+    def input_ended(self) -> None:
+        """Nobody waits for more."""
+
+    def figures(self) -> BatchFigures | None:
+        return None
+
     def has_completed(self) -> bool:
         return bool(self._ended)
 
@@ -311,3 +316,15 @@ class SimCalls:
         if not self._has_notified:
             self._has_notified = True
             self._tell()
+
+
+def _start_calls(
+    worker: SimWorker,
+    name: str,
+    random: Random,
+    work: AsyncWork | BatchWork,
+    tell: Callable[[], None],
+) -> AsyncCalls:
+    if isinstance(work, BatchWork):
+        return SimBatchCalls(worker, name, random, work, tell)
+    return SimCalls(worker, name, random, work, tell)
