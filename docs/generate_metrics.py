@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.observe import metric_families as families
+from headgate.observe.call_families import ASYNC_FAMILIES, BATCH_FAMILIES
 from headgate.observe.metric_family import (
     GATE_LABELS,
     JOB_LABELS,
@@ -26,7 +27,8 @@ TABLES: tuple[tuple[str, tuple[str, ...], tuple[Any, ...]], ...] = (
     ("Inputs", GATE_LABELS, families.GATE_FAMILIES),
     ("Outputs", OUTPUT_LABELS, families.OUTPUT_FAMILIES),
     ("Operators", OPERATOR_LABELS, families.OPERATOR_FAMILIES),
-    ("Asynchronous calls", OPERATOR_LABELS, families.ASYNC_FAMILIES),
+    ("Asynchronous calls", OPERATOR_LABELS, ASYNC_FAMILIES),
+    ("Calls in batches", OPERATOR_LABELS, BATCH_FAMILIES),
     ("Tasks in the last completed checkpoint", TASK_LABELS, families.PART_FAMILIES),
     ("Task managers", PROCESS_LABELS, families.PROCESS_FAMILIES),
 )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.api.job import JobStatus
 from headgate.base.errors import InspectionFailed
-from headgate.base.figures import AsyncFigures, OutputFigures, TaskManagerFigures
+from headgate.base.figures import AsyncFigures, BatchFigures, OutputFigures, TaskManagerFigures
 from headgate.base.inspections import Found, Inspection
 from headgate.base.messages import TaskFigures, TaskState
 from headgate.connectors.generator.source import DataGeneratorSource
@@ -57,6 +57,7 @@ def figures(
     slot: int = 0,
     full: float | None = None,
     splits: int = 0,
+    throttled: float | None = None,
     lag: int = -1,
     lag_ms: float = -1,
 ) -> TaskFigures:
@@ -78,6 +79,9 @@ def figures(
         outputs=tuple(OutputFigures(sent) for sent in outputs),
         slot=slot,
         async_calls=() if full is None else (AsyncFigures("enrich", 100, 100, full),),
+        batch_calls=()
+        if throttled is None
+        else (BatchFigures("enrich", 50, 5_000, 1, throttled, 7),),
         splits=splits,
         lag_records=lag,
         lag_ms=lag_ms,

@@ -17,6 +17,7 @@ from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
 from headgate.base.figures import (
     LATENCY_BOUNDS_MS,
     AsyncFigures,
+    BatchFigures,
     GateFigures,
     LatencyFigures,
     OperatorFigures,
@@ -26,8 +27,8 @@ from headgate.base.figures import (
 from headgate.base.job_records import CheckpointPart, CheckpointRecord, CheckpointsRecord
 from headgate.base.messages import TaskFigures, TaskState, UserFigure
 from headgate.host.driver.checkpoint_keeper import JobFigures
+from headgate.observe.call_families import ASYNC_FAMILIES, BATCH_FAMILIES
 from headgate.observe.metric_families import (
-    ASYNC_FAMILIES,
     GATE_FAMILIES,
     JOB_FAMILIES,
     LAST_CHECKPOINT_FAMILIES,
@@ -111,6 +112,7 @@ def rich_figures(vertex: int, subtask: int, channels: int = 2) -> TaskFigures:
         outputs=(OutputFigures(9, 90, 3, 1, 32, 10, 4),),
         operators=(OperatorFigures("map", 10, 9), OperatorFigures("map", 9, 9)),
         async_calls=(AsyncFigures("ask", 100, 40, 500.0),),
+        batch_calls=(BatchFigures("ask", 30, 900, 4, 250.0, 3, 5, 1, 2, 60, 40),),
         latency=LatencyFigures((1, 2) + (0,) * 13 + (1,), 70_005.0),
         state_bytes=1_000,
         splits=1,
@@ -151,6 +153,7 @@ def rich_job(parallelism: int = 2, channels: int = 2) -> StillJob:
 def all_names() -> list[str]:
     tables: Sequence[Iterable[object]] = (
         ASYNC_FAMILIES,
+        BATCH_FAMILIES,
         GATE_FAMILIES,
         JOB_FAMILIES,
         LAST_CHECKPOINT_FAMILIES,
@@ -424,6 +427,7 @@ def growing_figures(vertex: int, subtask: int, steps: int) -> TaskFigures:
         outputs=(OutputFigures(steps, steps, steps),),
         operators=(OperatorFigures("map", steps, steps),),
         async_calls=(AsyncFigures("ask", 10, 1, steps),),
+        batch_calls=(BatchFigures("ask", steps, 9 * steps, 1, steps),),
         latency=LatencyFigures((steps,) * 16, steps) if steps > 2 else None,
         user=(
             UserFigure("map", (), "rate", "meter", {"count": steps, "rate": 1.0}),

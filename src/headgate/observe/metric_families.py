@@ -12,7 +12,6 @@ from headgate.api.job import JobStatus
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
 from headgate.base.figures import (
     UNKNOWN,
-    AsyncFigures,
     GateFigures,
     OperatorFigures,
     OutputFigures,
@@ -456,25 +455,6 @@ OPERATOR_FAMILIES: Final[tuple[MetricFamily[OperatorFigures], ...]] = (
         "headgate_operator_dead_letters_total",
         "Records that an operator has failed for and sent to its dead letters.",
         lambda operator: operator.dead_letters,
-    ),
-)
-
-ASYNC_FAMILIES: Final[tuple[MetricFamily[AsyncFigures], ...]] = (
-    MetricFamily(
-        "headgate_async_capacity_calls",
-        "Asynchronous calls that the operator may have at the same time.",
-        lambda calls: calls.capacity,
-    ),
-    MetricFamily(
-        "headgate_async_in_flight_calls",
-        "Asynchronous calls that it has, with those whose results have not left.",
-        lambda calls: calls.in_flight,
-        flink="queueSize",
-    ),
-    MetricFamily(
-        "headgate_async_full_seconds_total",
-        "Time in which records have waited for a place among the calls.",
-        lambda calls: calls.full_ms / 1000,
     ),
 )
 

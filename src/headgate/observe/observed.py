@@ -107,7 +107,7 @@ def task_metrics(graph: JobGraph, figures: Iterable[TaskFigures]) -> Mapping[str
     return found
 
 
-_PARTS: Final = ("gates", "outputs", "operators", "async_calls")
+_PARTS: Final = ("gates", "outputs", "operators", "async_calls", "batch_calls")
 """Figures that a task has several of."""
 
 

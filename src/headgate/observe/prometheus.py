@@ -23,8 +23,8 @@ from headgate.api.job import JobStatus
 from headgate.base.figures import LATENCY_BOUNDS_MS, LatencyFigures, TaskManagerFigures
 from headgate.base.job_records import CheckpointPart, CheckpointRecord
 from headgate.base.messages import TaskFigures
+from headgate.observe.call_families import ASYNC_FAMILIES, BATCH_FAMILIES
 from headgate.observe.metric_families import (
-    ASYNC_FAMILIES,
     BUILD,
     GATE_FAMILIES,
     JOB_FAMILIES,
@@ -171,6 +171,8 @@ class JobsCollector(Collector):
         yield from self._filled(OPERATOR_FAMILIES, self._names(OPERATOR_LABELS), operators)
         calls = self._parts(lambda task: _named((it.operator, it) for it in task.async_calls))
         yield from self._filled(ASYNC_FAMILIES, self._names(OPERATOR_LABELS), calls)
+        batches = self._parts(lambda task: _named((it.operator, it) for it in task.batch_calls))
+        yield from self._filled(BATCH_FAMILIES, self._names(OPERATOR_LABELS), batches)
         parts = self._checkpoint_parts()
         yield from self._filled(PART_FAMILIES, self._names(TASK_LABELS), parts)
         yield from self._user_metrics()

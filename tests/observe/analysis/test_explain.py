@@ -107,6 +107,18 @@ def test_a_full_queue_is_named_with_its_capacity() -> None:
     assert found.advice[END].suggested == 1
 
 
+def test_a_rate_limit_is_named_with_its_operator_and_what_the_server_refused() -> None:
+    found = diagnose(slow_end(cpu=200, full=9_000, throttled=8_000))
+    assert found.cause == "rate-limit"
+    assert "its asynchronous calls have reached their rate limit" in found.summary
+    assert "80% of the time a batch of 'enrich' is ready and waits for the rate limit" in (
+        found.summary
+    )
+    assert "he server has refused 7 of 50 calls so far" in found.summary
+    assert "More tasks will not help: make fewer calls" in found.summary
+    assert (found.advice[END].suggested, found.advice[END].limited_by) == (1, "rate limit")
+
+
 def test_cores_are_the_limit() -> None:
     window = window_of(
         three_vertices(1),

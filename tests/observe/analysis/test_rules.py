@@ -168,6 +168,13 @@ def test_a_full_queue_of_asynchronous_calls_comes_before_parallelism() -> None:
     assert find(job([busy(MIDDLE, cpu=0.05, full=100)], [IDLE_END])).cause is Cause.WAITS
 
 
+def test_a_rate_limit_that_fills_the_queue_comes_before_its_capacity() -> None:
+    throttled = busy(MIDDLE, cpu=0.05, full=8_000, throttled=7_000)
+    assert find(job([throttled], [IDLE_END])).cause is Cause.RATE_LIMIT
+    hardly = busy(MIDDLE, cpu=0.05, full=8_000, throttled=1_000)
+    assert find(job([hardly], [IDLE_END])).cause is Cause.ASYNC_CAPACITY
+
+
 def test_when_all_cores_are_used_the_costliest_vertex_is_named() -> None:
     end = figures(END, records=1_000, busy=9_500, idle=500, cpu=2_000)
     middle = figures(MIDDLE, records=1_000, busy=9_000, held_up=1_000, cpu=8_000)

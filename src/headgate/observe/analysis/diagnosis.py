@@ -32,8 +32,8 @@ class Diagnosis(msgspec.Struct, frozen=True, rename="kebab"):
     """Which vertex limits the job, why, and what to do about it."""
 
     cause: str
-    """``unknown``, ``skew``, ``waits``, ``async-capacity``, ``cpu``, ``state``, ``link``,
-    ``commit``, ``alternating``, ``busy``, ``source`` or ``none``."""
+    """``unknown``, ``skew``, ``waits``, ``async-capacity``, ``rate-limit``, ``cpu``, ``state``,
+    ``link``, ``commit``, ``alternating``, ``busy``, ``source`` or ``none``."""
     summary: str
     vertex: int = -1
     """That limits the job; -1: none does."""

@@ -90,9 +90,13 @@ def explain(
     )
 
 
+_FEWER_CALLS: Final = (
+    "More tasks will not help: make fewer calls, with larger batches (Batching) or a cache "
+    "(CallCache), or raise the RateLimit if the server allows it."
+)
 _WITH_LINE: Final = (Cause.WAITS, Cause.CPU, Cause.STATE, Cause.BUSY, Cause.SOURCE, Cause.SKEW)
 _BLAMES: Final = (
-    *(Cause.SKEW, Cause.WAITS, Cause.ASYNC_CAPACITY, Cause.STATE, Cause.BUSY),
+    *(Cause.SKEW, Cause.WAITS, Cause.ASYNC_CAPACITY, Cause.RATE_LIMIT, Cause.STATE, Cause.BUSY),
     *(Cause.CPU, Cause.COMMIT, Cause.ALTERNATING, Cause.LINK),
 )
 """Causes for which the job would be faster without the vertex."""
@@ -114,6 +118,8 @@ def _held(verdict: Verdict) -> dict[int, tuple[int, str]]:
             return {vertex.id: (present, "skew")}
         case Cause.ASYNC_CAPACITY:
             return {vertex.id: (present, "capacity")}
+        case Cause.RATE_LIMIT:
+            return {vertex.id: (present, "rate limit")}
         case Cause.CPU:
             return {vertex.id: (present, "cores")}
         case Cause.LINK | Cause.COMMIT | Cause.ALTERNATING:
@@ -179,6 +185,8 @@ class _Telling:
                 return f"{name} {limits}: it waits for something outside of the job"
             case Cause.ASYNC_CAPACITY:
                 return f"{name} {limits}: its queue of asynchronous calls is full"
+            case Cause.RATE_LIMIT:
+                return f"{name} {limits}: its asynchronous calls have reached their rate limit"
             case Cause.CPU:
                 return f"The cores limit the job to {rate}; {name} uses most of their time"
             case Cause.STATE:
@@ -241,6 +249,8 @@ class _Telling:
                     f"for {gain.share(gain.full_ms):.0%} of the time records wait for a place in "
                     f"the queue of {queues}"
                 ]
+            case Cause.RATE_LIMIT:
+                return self._throttled(task)
             case Cause.CPU:
                 return self._cores(vertex, task)
             case Cause.STATE:
@@ -322,6 +332,20 @@ class _Telling:
             f"The busiest, {_named(busiest)}, is busy {busiest.max_busy:.0%}",
         ]
 
+    def _throttled(self, task: TaskWindow) -> list[str]:
+        gain = task.gain
+        throttled = [batch for batch in task.figures.batch_calls if batch.throttled_ms > 0]
+        names = ", ".join(repr(batch.operator) for batch in throttled)
+        found = [
+            f"for {gain.share(gain.throttled_ms):.0%} of the time a batch of {names} is ready and "
+            f"waits for the rate limit"
+        ]
+        refused = sum(batch.refused for batch in throttled)
+        calls = sum(batch.calls for batch in throttled)
+        if refused:
+            found.append(f"the server has refused {refused:,} of {calls:,} calls so far")
+        return found
+
     def _line(self) -> str:
         line, inner = self.probes.line, self.probes.innermost
         does = "waits" if self.verdict.cause is Cause.WAITS else "spends its time"
@@ -348,6 +372,8 @@ class _Telling:
                 ]
             case Cause.ASYNC_CAPACITY:
                 return ["Raise the capacity of the queue before the parallelism."]
+            case Cause.RATE_LIMIT:
+                return [_FEWER_CALLS]
             case Cause.CPU:
                 return ["More tasks will not help: make it cheaper, or give the job more cores."]
             case Cause.STATE:

@@ -1,10 +1,10 @@
 """The rules that find what limits a job, in their order.
 
 First the candidate: the most downstream vertex that is busy while the one before it waits for
-buffers; then why it is slow: skew, waiting, a full queue of asynchronous calls, no free core,
-state, or plain work. Without a candidate: the cores, commits, alternating load or the link, if
-somebody is back-pressured; otherwise a source is the limit, or nothing is. Law: a verdict is a
-function of the window and the probes; ``explain`` turns it into a ``Diagnosis``.
+buffers; then why it is slow: skew, waiting, a rate limit or a full queue of asynchronous calls, no
+free core, state, or plain work. Without a candidate: the cores, commits, alternating load or the
+link, if somebody is back-pressured; otherwise a source is the limit, or nothing is. Law: a verdict
+is a function of the window and the probes; ``explain`` turns it into a ``Diagnosis``.
 """
 
 from collections.abc import Sequence
@@ -31,6 +31,8 @@ EXPLAINED: Final = 0.5
 """The wait counts if this part of the busy time has no other explanation."""
 FULL: Final = 0.5
 """A queue of asynchronous calls that is full for this part of the time is too small."""
+THROTTLED: Final = 0.5
+"""If calls wait for their rate limit for this part of that time, the limit makes the queue full."""
 CORES: Final = 0.9
 """A host whose cores are wanted this much has none left."""
 STATE: Final = 0.5
@@ -53,6 +55,7 @@ class Cause(Enum):
     SKEW = "skew"
     WAITS = "waits"
     ASYNC_CAPACITY = "async-capacity"
+    RATE_LIMIT = "rate-limit"
     CPU = "cpu"
     STATE = "state"
     LINK = "link"
@@ -189,6 +192,8 @@ def _explained(
     if waits(window, task):
         return Verdict(Cause.WAITS, vertex, task, held_up)
     if task.gain.full_ms >= FULL * task.gain.busy_ms:
+        if task.gain.throttled_ms >= THROTTLED * task.gain.full_ms:
+            return Verdict(Cause.RATE_LIMIT, vertex, task, held_up)
         return Verdict(Cause.ASYNC_CAPACITY, vertex, task, held_up)
     if lacks_cores(window):
         blamed = costliest(window)

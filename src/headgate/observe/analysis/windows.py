@@ -43,6 +43,8 @@ class TaskCounters(NamedTuple):
     commit_ms: float = 0.0
     full_ms: float = 0.0
     """Its records waited for a place in a queue of asynchronous calls."""
+    throttled_ms: float = 0.0
+    """A batch of records was ready, and the rate limit of its calls allowed none."""
 
     @property
     def backpressured_ms(self) -> float:
@@ -81,7 +83,7 @@ NO_COLUMNS: Final = ((),) * len(NOTHING)
 def counts_of(task: TaskFigures) -> TaskCounters:
     """As the task has reported them."""
     backpressured_ms, hard_ms = task.backpressured_ms, task.hard_backpressured_ms
-    calls = task.async_calls
+    calls, batches = task.async_calls, task.batch_calls
     return TaskCounters(
         task.records_in + task.records_made,
         task.records_out,
@@ -95,6 +97,7 @@ def counts_of(task: TaskFigures) -> TaskCounters:
         task.runnable_ms,
         task.commit_ms,
         sum(queue.full_ms for queue in calls) if calls else 0.0,
+        sum(batch.throttled_ms for batch in batches) if batches else 0.0,
     )
 
 

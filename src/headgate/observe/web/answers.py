@@ -12,6 +12,7 @@ import msgspec
 
 from headgate.base.figures import (
     AsyncFigures,
+    BatchFigures,
     GateFigures,
     OperatorFigures,
     OutputFigures,
@@ -253,6 +254,7 @@ class SubtaskDetails(Answer, frozen=True):
     outputs: list[OutputFigures]
     operators: list[OperatorFigures]
     async_calls: list[AsyncFigures]
+    batch_calls: list[BatchFigures]
     user: list[UserFigure]
 
 

@@ -90,6 +90,7 @@ def subtask_details(window: TaskWindow, host: str, now_ms: int) -> SubtaskDetail
         outputs=list(task.outputs),
         operators=list(task.operators),
         async_calls=list(task.async_calls),
+        batch_calls=list(task.batch_calls),
         user=list(task.user),
     )
 

@@ -19,6 +19,7 @@ const CAUSES = {
   skew: "Skew",
   waits: "Waits",
   "async-capacity": "Asynchronous calls",
+  "rate-limit": "Rate limit",
   cpu: "Out of CPU",
   state: "State access",
   link: "Network",
