@@ -21,8 +21,11 @@ from headgate.core.state.keys import groups_of, key_group
 from headgate.datastream import (
     AsyncDataStream,
     AsyncFunction,
+    BatchAsyncFunction,
+    Batching,
     KeyedProcessFunction,
     MapFunction,
+    RateLimit,
     RuntimeContext,
     SinkFunction,
     StreamExecutionEnvironment,
@@ -136,6 +139,12 @@ class AsksLater(AsyncFunction[Any, Any]):
     async def async_invoke(self, value: Any) -> list[Any]:
         await asyncio.sleep(self.pause_s)
         return [value]
+
+
+class AsksForMany(BatchAsyncFunction[Any, Any]):
+    async def async_invoke_batch(self, values: list[Any]) -> list[Any]:
+        await asyncio.sleep(0.005)
+        return values
 
 
 class ReadsAllItsState(KeyedProcessFunction[Any, Any, Any]):
@@ -335,6 +344,18 @@ def small_async_queue(env: StreamExecutionEnvironment, tasks: Tasks, folder: str
     calls.name("enrich").rebalance().add_sink(discard).name("end")
 
 
+def throttled_calls(env: StreamExecutionEnvironment, tasks: Tasks, folder: str) -> None:
+    calls = AsyncDataStream.unordered_wait_batch(
+        paced(env, 0.0025).rebalance(),
+        AsksForMany(),
+        Time.seconds(60),
+        Batching(5),
+        capacity=10,
+        rate_limit=RateLimit(20),
+    )
+    calls.name("enrich").rebalance().add_sink(discard).name("end")
+
+
 def heavy_state(env: StreamExecutionEnvironment, tasks: Tasks, folder: str) -> None:
     by_key = paced(env, 0.002, APART).key_by(lambda record: 0)
     totals = by_key.process(ReadsAllItsState()).name("totals").slot_sharing_group("totals")
@@ -435,6 +456,13 @@ JOBS = [
         small_async_queue,
         "enrich",
         ("capacity 2", "before the parallelism"),
+    ),
+    PlantedJob(
+        "rate limit",
+        "rate-limit",
+        throttled_calls,
+        "enrich",
+        ("reached their rate limit", "a batch of 'enrich' is ready", "make fewer calls"),
     ),
     PlantedJob("slow source", "source", slow_source, "numbers", line="Paces.map"),
     PlantedJob("keeps up", "none", keeping_up, says=("keeps up",)),

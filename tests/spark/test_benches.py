@@ -14,6 +14,8 @@ from headgate.cli.bench.arrow import (
     run_arrow_bench,
     run_dataframe_bench,
 )
+from headgate.cli.bench.calls import MEANINGS as CALLS_MEANINGS
+from headgate.cli.bench.calls import CallMeter, run_calls_bench
 from headgate.cli.bench.commands import bench
 from headgate.cli.bench.keyed_count import (
     VOCABULARY,
@@ -203,3 +205,23 @@ def test_benchmarks_tell_their_options(name: str) -> None:
     result = CliRunner().invoke(bench, [name, "--help"])
     assert result.exit_code == 0
     assert "--json" in result.output
+
+
+def test_calls_answer_every_record_within_the_limit_of_the_server(spark: SparkSession) -> None:
+    result = run_calls_bench(seconds=0.6, limit=40)
+    assert result.keys() >= CALLS_MEANINGS.keys()
+    assert result["limited_refused"] == 0
+    assert 0 < result["limit_share"] < 1.5
+    assert result["batched_requests"] < 0.6 * 20_000 / 10
+    assert result["p50_ms"] > 20
+
+
+def test_the_meter_of_calls_knows_the_slowest_of_a_hundred() -> None:
+    meter = CallMeter()
+    now_ns = time.monotonic_ns()
+    meter.take([(2, now_ns)] * 99)
+    meter.take([(4, now_ns - 5_000_000_000)])
+    report = meter.report()
+    assert (report["records"], report["sum"]) == (100, 202)
+    assert report["first_ns"] == now_ns - 5_000_000_000
+    assert report["p50_ms"] < 5000 < report["last_ns"] - report["first_ns"]

@@ -7,6 +7,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from headgate.cli.bench.calls import MEANINGS as CALLS_MEANINGS
+from headgate.cli.bench.calls import run_calls_bench
 from headgate.cli.bench.checkpoint import run_checkpoint_bench
 from headgate.cli.bench.exchange import run_exchange_bench
 from headgate.cli.bench.isolation import run_isolation_bench, show_isolation
@@ -363,6 +365,22 @@ def scale(as_json: bool, rounds: int, only: str, records: int, parallelism: int 
         click.echo(json.dumps(result))
     else:
         show_scale(result)
+
+
+@bench.command()
+@_JSON
+@click.option("--seconds", default=4.0, show_default=True, type=click.FloatRange(0.2, 600))
+@click.option(
+    "--limit",
+    default=50,
+    show_default=True,
+    type=click.IntRange(1, 1000),
+    help="Requests a second that the server takes.",
+)
+def calls(as_json: bool, seconds: float, limit: int) -> None:
+    """Records that a model behind HTTP answers: in batches, one by one, within its limit."""
+    result = run_calls_bench(seconds, limit)
+    show("Calls to a model", result, CALLS_MEANINGS, as_json)
 
 
 @bench.command("state-read")
