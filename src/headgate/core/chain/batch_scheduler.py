@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from headgate.base.elements import Record
 from headgate.base.figures import BatchFigures
-from headgate.base.values import own
+from headgate.base.values import own, own_all
 from headgate.core.chain.async_calls import BatchWork
 from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.call_batcher import CallBatcher, PricedCall
@@ -276,6 +276,8 @@ class BatchScheduler:
 
     def _take_results(self, batch: CallBatch, found: Sequence[Record], now_ms: float) -> None:
         """Answer records that have a result; call the others again as far as that may help."""
+        if self._take_all(batch, found):
+            return
         again: list[PricedCall] = []
         refused: list[PricedCall] = []
         refusal: RateLimited | None = None
@@ -297,6 +299,24 @@ class BatchScheduler:
             self._pause(batch.part(again), pause_ms, now_ms)
         if refusal is not None:
             self._refuse(batch.part(refused), refusal, now_ms)
+
+    def _take_all(self, batch: CallBatch, found: Sequence[Record]) -> bool:
+        """Answer all records at once, if nothing is to be looked at one by one."""
+        if self._cache is not None:
+            return False
+        if any(issubclass(kind, BaseException) for kind in dict.fromkeys(map(type, found))):
+            return False
+        results = list(found)
+        if self._work.copies:
+            try:
+                results = own_all(results)
+            except Exception:  # of one record; the others go on
+                return False
+        answered = [call for call, _ in batch.calls]
+        for call, result in zip(answered, results, strict=True):
+            call.results = [result]
+        self._answered += answered
+        return True
 
     def _refuse(self, batch: CallBatch, refusal: RateLimited, now_ms: float) -> None:
         """The server wants a pause: the batch waits for the limit again, as the first."""
