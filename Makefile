@@ -8,7 +8,7 @@ JOBS ?=
 RECOVERY ?=
 BOOTSTRAP ?=
 BENCHES := exchange isolation records keyed-count windows arrow dataframe latency startup state checkpoint recovery \
-	observe sources
+	observe sources calls
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -60,6 +60,13 @@ window: Ada paid bread by card
 a worker was killed; restarts: 1
 3000 balances: nothing lost, nothing twice
 """,
+    "model_calls": """\
+ 50 times +0 ! was rejected: a text has no words
+100 times +1 a good day
+ 50 times +2 a great and good book
+ 50 times -1 a sad end
+ 50 times -1 bad weather
+""",
     "async_lookup": "".join(
         f"{number:2} {'nobody knows' if number == 13 else f'capital {number}'}\n"
         for number in range(1, 21)

@@ -31,6 +31,7 @@ PAGES = (
     "docs/windows.md",
     "docs/two-streams.md",
     "docs/async-io.md",
+    "docs/model-calls.md",
     "docs/errors.md",
     "docs/types.md",
     "docs/batch.md",
