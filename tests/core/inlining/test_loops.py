@@ -271,6 +271,21 @@ def test_what_cannot_be_inlined_is_called(function: Any) -> None:
     assert body_of(function, 1, definitions_of(function)) is None
 
 
+def test_a_generator_that_returns_a_value_is_called() -> None:
+    done: list[int] = []
+
+    class Returning:
+        def process_element(self, value: int, ctx: Any) -> Any:
+            yield value
+            return done.append(value)
+
+    call = Returning().process_element
+    body = body_of(call, 2, definitions_of(Returning()))
+    assert body is not None
+    given = {"CONTEXT": None}
+    assert process_loop(call, body, given, by_value=True, keyed=False, timed=False) is None
+
+
 def test_a_method_that_assigns_self_or_its_context_is_called() -> None:
     class Odd:
         def map(self, value: int) -> int:

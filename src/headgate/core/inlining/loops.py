@@ -166,8 +166,8 @@ def process_loop(
     ``cursor``, ``piece``, ``send_on`` and ``stamp``. ``part``: as for ``reduce_loop``; ``given``
     has ``see`` then, too, which freezes keys.
     """
-    if not body.yields and _returns_a_value(body.statements):
-        return None  # a list, or something wrong
+    if _returns_a_value(body.statements):
+        return None  # a list, or a generator's: nobody asks for it, but making it may do something
     if body.parameters[-1] in stored_names(body.statements):
         return None  # the context is set once for all records
     lists = {"RECORD": "records"} | ({"key": "keys"} if keyed and part is None else {})
