@@ -47,6 +47,40 @@ class Counting:
         yield value, number, ctx.timestamp()
 
 
+class CountingByKind(Counting):
+    """Which state it is depends on the record."""
+
+    def __init__(self, *states: Any) -> None:
+        self.states, self.turn = states, 0
+
+    @property
+    def count(self) -> Any:
+        self.turn += 1
+        return self.states[self.turn // 2 % 2]
+
+
+class CountingElsewhere(Counting):
+    def __init__(self, *states: Any) -> None:
+        self.states, self.turn = states, 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name != "count":
+            return super().__getattribute__(name)
+        self.turn += 1
+        return self.states[self.turn // 2 % 2]
+
+
+class CountingByDictionary(CountingByKind):
+    count: Any = None
+
+    def process_element(self, value: str, ctx: Any) -> Iterator[tuple[str, int, int]]:
+        self.turn += 1
+        self.__dict__["count"] = self.states[self.turn % 2]
+        number = (self.count.value() or 0) + 1
+        self.count.update(number)
+        yield value, number, ctx.timestamp()
+
+
 class Returning:
     def process_element(self, value: str, ctx: Any) -> list[str]:
         return [value]
@@ -88,6 +122,26 @@ def test_states_of_other_kinds_are_called() -> None:
     function.count = PlainValue({"a": 7}, cursor)
     assert loops.run(Bundle(["a"]))
     assert output.records[-1][1] == 8 and loud.reads == 2
+
+
+@pytest.mark.parametrize("kind", [CountingByKind, CountingElsewhere, CountingByDictionary])
+def test_states_that_attributes_find_anew_are_called(kind: type[Any]) -> None:
+    outcomes = []
+    for inlined in (True, False):
+        cursor = Cursor()
+        function = kind(PlainValue({}, cursor), PlainValue({}, cursor))
+        loops, output = loops_for(function, cursor)
+        assert loops is not None
+        if inlined:
+            function.__dict__["count"] = function.states[0]
+            assert loops.run(Bundle(["a"] * 5), ["a"] * 5)
+        else:
+            cursor.key = "a"
+            context = ProcessContext(ReadOnlyTimerService(Any))
+            for _ in range(5):
+                output.collect(Bundle(list(function.process_element("a", context))))
+        outcomes.append((output.records, [state.entries for state in function.states]))
+    assert outcomes[0] == outcomes[1]
 
 
 def test_a_function_that_returns_lists_is_called() -> None:

@@ -87,6 +87,8 @@ def state_calls(call: object, body: InlineBody) -> StateCalls | None:
     seen = [part for part in parts if isinstance(part, ast.Name) and part.id == owner]
     if len(seen) != len(reached):
         return None  # the object is handed to somebody
+    if any(part.attr.startswith("__") for part in reached):
+        return None  # ``self.__dict__["count"] = …``
     if any(part.attr in names and not isinstance(part.ctx, ast.Load) for part in reached):
         return None
     return StateCalls(owner, sorted(names)) if names else None

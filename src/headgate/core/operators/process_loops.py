@@ -74,7 +74,7 @@ class ProcessLoops:
         if self._states is None:
             return None
         owner = getattr(self._call, "__self__", None)
-        found = [getattr(owner, name, None) for name in self._states.names]
+        found = [_attribute(owner, name) for name in self._states.names]
         entries = [state.entries for state in found if type(state) is PlainValue]
         return entries if len(entries) == len(found) else None
 
@@ -93,6 +93,15 @@ class ProcessLoops:
                 part=self._part,
             )
         return self._loops[kind]
+
+
+def _attribute(owner: object, name: str) -> object:
+    """An attribute that stays the same until it is assigned; None: code finds it, or none does."""
+    kind = type(owner)
+    is_found_by_code = kind.__getattribute__ is not object.__getattribute__ or any(
+        name in base.__dict__ and hasattr(base.__dict__[name], "__get__") for base in kind.__mro__
+    )
+    return None if is_found_by_code else getattr(owner, "__dict__", {}).get(name)
 
 
 def _run(
