@@ -116,6 +116,12 @@ def test_text_that_is_no_function_is_passed_over(text: str) -> None:
     assert find_node(top_level, [Definition(text, line, True)]) is None
 
 
+def test_text_that_no_parser_takes_is_passed_over() -> None:
+    line = top_level.__code__.co_firstlineno
+    deep = f"def top_level(value): return {'-' * 50_000}value"
+    assert find_node(top_level, [Definition(deep, line, False)]) is None
+
+
 def test_names_that_a_class_mangles_are_not_recognised() -> None:
     assert not found(Multiplier(1).mangled)
 

@@ -17,6 +17,10 @@ from headgate.core.inlining.definitions import FunctionNode
 PREFIX: Final = "_hg_"
 """Of the loop's own names."""
 
+MOST_PARTS: Final = 2000
+MOST_LEVELS: Final = 40
+"""Larger bodies are called: the call is a small part of their time, and copying trees recurses."""
+
 
 @dataclass(frozen=True, slots=True)
 class InlineBody:
@@ -39,11 +43,11 @@ class InlineBody:
 def inline_body(function: FunctionType, node: FunctionNode) -> InlineBody | None:
     """None: the function has to be called."""
     arguments = node.args
-    if (
-        arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults
-    ) or function.__kwdefaults__:
+    if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
         return None
     parameters = tuple(argument.arg for argument in arguments.posonlyargs + arguments.args)
+    if any(name.startswith(PREFIX) for name in parameters) or not _is_small(node):
+        return None
     if isinstance(node, ast.Lambda):
         statements: tuple[ast.stmt, ...] = (
             ast.copy_location(ast.Return(value=node.body), node.body),
@@ -94,6 +98,17 @@ def _without_docstring(body: Sequence[ast.stmt]) -> tuple[ast.stmt, ...]:
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
         body = body[1:]
     return tuple(body) or (ast.copy_location(ast.Pass(), first),)
+
+
+def _is_small(node: ast.AST) -> bool:
+    """Looks level by level, so that it never recurses."""
+    parts, level = 0, [node]
+    for _ in range(MOST_LEVELS):
+        parts += len(level)
+        level = [child for part in level for child in ast.iter_child_nodes(part)]
+        if not level or parts > MOST_PARTS:
+            break
+    return not level and parts <= MOST_PARTS
 
 
 def _is_allowed(part: ast.AST) -> bool:

@@ -72,7 +72,7 @@ def find_node(function: FunctionType, definitions: Iterable[Definition]) -> Func
         try:
             node = definition.parse()
             compiled = _compile_again(node, code)
-        except (SyntaxError, ValueError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         if compiled is not None and is_same_code(compiled, code):
             return node
