@@ -144,6 +144,28 @@ def test_states_that_attributes_find_anew_are_called(kind: type[Any]) -> None:
     assert outcomes[0] == outcomes[1]
 
 
+class Stopping:
+    def process_element(self, value: str, ctx: Any) -> None:
+        next(iter(()))
+
+
+class StoppingGenerator:
+    def process_element(self, value: str, ctx: Any) -> Iterator[str]:
+        next(iter(()))
+        yield value
+
+
+@pytest.mark.parametrize("function", [Stopping(), StoppingGenerator()])
+def test_a_stop_iteration_is_what_it_is_in_a_call(function: Any) -> None:
+    loops, _ = loops_for(function, Cursor())
+    assert loops is not None
+    with pytest.raises((StopIteration, RuntimeError)) as called:
+        list(function.process_element("a", Any))
+    with pytest.raises((StopIteration, RuntimeError)) as inlined:
+        loops.run(Bundle(["a"]), ["a"])
+    assert repr(inlined.value) == repr(called.value)
+
+
 def test_a_function_that_returns_lists_is_called() -> None:
     loops, output = loops_for(Returning(), Cursor())
     assert loops is None or not loops.run(Bundle(["a"]))

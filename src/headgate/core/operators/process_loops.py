@@ -54,10 +54,7 @@ class ProcessLoops:
         lists = [bundle.records, self._keys(bundle.records), bundle.timestamps]
         lists = [items for items in lists if items is not None]
         self._context.time_ms = None
-        try:
-            self._collector.sweep_loop(partial(_run, loop, lists, entries or ()), timed)
-        except StopIteration as error:  # as in a generator
-            raise RuntimeError("process_element raised StopIteration") from error
+        self._collector.sweep_loop(partial(self._run, loop, lists, entries or ()), timed)
         return True
 
     def _keys(self, records: list[Record]) -> list[Key] | None:
@@ -68,6 +65,17 @@ class ProcessLoops:
             return self._selection.keys(records)
         self._selection.records_come(len(records))
         return None
+
+    def _run(
+        self, loop: Loop, lists: Sequence[object], entries: Sequence[Entries], sent: list[object]
+    ) -> None:
+        try:
+            loop(*lists, sent, *entries)
+        except StopIteration as error:
+            if not self._body.yields:
+                raise
+            failed = RuntimeError("generator raised StopIteration")  # as a generator does
+            raise failed.with_traceback(error.__traceback__) from error
 
     def _entries(self) -> list[Entries] | None:
         """Of the states; None: they are called."""
@@ -102,12 +110,6 @@ def _attribute(owner: object, name: str) -> object:
         name in base.__dict__ and hasattr(base.__dict__[name], "__get__") for base in kind.__mro__
     )
     return None if is_found_by_code else getattr(owner, "__dict__", {}).get(name)
-
-
-def _run(
-    loop: Loop, lists: Sequence[object], entries: Sequence[Entries], sent: list[object]
-) -> None:
-    loop(*lists, sent, *entries)
 
 
 def process_loops(
