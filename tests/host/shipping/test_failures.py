@@ -17,7 +17,7 @@ from headgate.core.operators.process import KeyedProcessOperator, ProcessOperato
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.host.shipping.failures import SHOWN_CHARS, describe, record_of, shown
-from tests.core.chain.kit import open_operator
+from tests.core.chain.kit import INLINING, open_operator
 
 RECORDS = [f"record {number}" for number in range(10)]
 BAD = RECORDS[6]
@@ -56,6 +56,68 @@ MAKES: list[Callable[[], Operator]] = [
     partial(ReduceOperator, Function(), len, False),
     partial(SinkFunctionOperator, Function()),
 ]
+
+
+class Rebinds:
+    """Each makes another record of the bundle out of its own before it fails."""
+
+    def map(self, value: int) -> float:
+        value = value + 3
+        return 1 / (value - 3)
+
+    def filter(self, value: int) -> bool:
+        return 1 / value > 0
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[float]:
+        value = value + 3
+        yield 1 / (value - 3)
+
+    def reduce(self, old: int, new: int) -> int:
+        old, new = new + 3, new + 2
+        return old if 1 / (new - 2) else new
+
+
+class Stops:
+    def process_element(self, value: int, ctx: Any) -> Iterator[int]:
+        if value == 0:
+            next(iter(()))
+        yield value
+
+
+@pytest.fixture
+def inlining() -> Iterator[None]:
+    INLINING["on"] = True
+    yield
+    INLINING["on"] = False
+
+
+INLINED: list[Callable[[], Operator]] = [
+    partial(MapOperator, lambda value: 1 // value),
+    partial(MapOperator, Rebinds()),
+    partial(FilterOperator, Rebinds()),
+    partial(ProcessOperator, Rebinds()),
+    partial(KeyedProcessOperator, Rebinds(), abs),
+    partial(KeyedProcessOperator, Stops(), abs),
+    partial(ReduceOperator, Rebinds(), lambda value: 0, False),
+]
+
+
+@pytest.mark.usefixtures("inlining")
+@pytest.mark.parametrize("make", INLINED)
+def test_inlined_functions_tell_their_record_though_they_have_rebound_it(
+    make: Callable[[], Operator],
+) -> None:
+    error = error_of(make(), [5, 3, 2, 0, 1])
+    assert record_of(error) == "0"
+    assert "line" in describe(error).traceback
+
+
+@pytest.mark.usefixtures("inlining")
+@pytest.mark.parametrize("make", MAKES)
+def test_every_operator_tells_its_record_with_an_inlined_function(
+    make: Callable[[], Operator],
+) -> None:
+    assert record_of(error_of(make(), RECORDS)) == repr(BAD)
 
 
 def error_of(operator: Operator, records: list[Any]) -> BaseException:

@@ -42,12 +42,18 @@ from headgate.core.state.key_taking import RecordPart
 Loop: TypeAlias = Callable[..., Record]
 """A compiled loop; what it takes is said where it is made."""
 
-_MAP: Final = "return [_hg_EXPRESSION for _hg_RECORD in _hg_records]"
+SOURCE: Final = f"{PREFIX}source"
+"""The iterator of the records in every loop: where it stands is the record at hand, for errors."""
 
-_FILTER: Final = "return [_hg_RECORD for _hg_RECORD in _hg_records if _hg_EXPRESSION]"
+_FROM: Final = f"{SOURCE} = _hg_iter(_hg_records)"
 
-_EACH: Final = """
-for _hg_RECORD in _hg_records:
+_MAP: Final = f"{_FROM}\nreturn [_hg_EXPRESSION for _hg_RECORD in {SOURCE}]"
+
+_FILTER: Final = f"{_FROM}\nreturn [_hg_RECORD for _hg_RECORD in {SOURCE} if _hg_EXPRESSION]"
+
+_EACH: Final = f"""
+{_FROM}
+for _hg_RECORD in {SOURCE}:
     _hg_BODY
 """
 
@@ -81,6 +87,7 @@ _REDUCE: Final = """
 """
 
 _BUILTINS: Final = {
+    "iter": iter,
     "type": type,
     "len": len,
     "zip": zip,
@@ -185,9 +192,10 @@ def process_loop(
 
 
 def _head(lists: Mapping[str, str]) -> str:
-    """The head of a loop over lists of the same length, given by what an item is called."""
-    items, sources = ", ".join(map(_own, lists)), ", ".join(map(_own, lists.values()))
-    return f"for {items} in {f'_hg_zip({sources})' if len(lists) > 1 else sources}:"
+    """The head of a loop over the records and other lists, given by what an item is called."""
+    items, behind = ", ".join(map(_own, lists)), map(_own, [*lists.values()][1:])
+    sources = ", ".join([SOURCE, *behind])
+    return f"{_FROM}\nfor {items} in {f'_hg_zip({sources})' if len(lists) > 1 else sources}:"
 
 
 def _key_lines(part: RecordPart | None) -> list[str]:

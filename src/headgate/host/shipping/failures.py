@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from inspect import CO_GENERATOR
 from itertools import dropwhile, islice
+from operator import length_hint
 from reprlib import Repr
 from traceback import StackSummary, TracebackException, extract_stack
 from types import FrameType
@@ -29,7 +30,7 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import HeadgateError, UserFunctionFailed
 from headgate.base.messages import Failure
 from headgate.control.error_classes import is_consequence, is_damage, is_final, is_outside
-from headgate.core.inlining.bodies import PREFIX
+from headgate.core.inlining.loops import SOURCE
 
 SHOWN_CHARS: Final = 300
 _TEXT_CHARS: Final = 64 * 1024
@@ -186,6 +187,8 @@ def _find_record(ours: list[FrameType], theirs: FrameType | None) -> tuple[objec
         return None
     if len(records) == 1:
         return (records[0],)
+    if theirs is not None and (source := _source_of(theirs)) is not None:
+        return (records[len(records) - length_hint(source) - 1],)
     candidates: list[object] = []
     if theirs is None or not theirs.f_code.co_flags & CO_GENERATOR:
         # Code that draws from a generator has records of its own: those it was given.
@@ -207,18 +210,21 @@ def _records_at(frames: list[FrameType]) -> list[object]:
     return next((records for records in found if isinstance(records, list)), [])
 
 
-def _arguments(frame: FrameType | None) -> Iterator[object]:
-    """What a function was called with, unless it has rebound its parameters.
+def _source_of(frame: FrameType) -> object | None:
+    """The iterator of the records in a loop with an inlined function; None: it is no such loop.
 
-    The parameters of one that is inlined are variables of the loop, or of a comprehension.
+    Before Python 3.12 a comprehension has a frame of its own; nobody but these loops calls one.
     """
+    if frame.f_code.co_flags & CO_GENERATOR:
+        return None
+    return frame.f_locals.get(SOURCE) or frame.f_locals.get(".0")
+
+
+def _arguments(frame: FrameType | None) -> Iterator[object]:
+    """What a function was called with, unless it has rebound its parameters."""
     if frame is None:
         return
-    code = frame.f_code
-    names = code.co_varnames[: code.co_argcount]
-    if any(name.startswith((PREFIX, ".")) for name in names):
-        names = tuple(name for name in code.co_varnames if not name.startswith((PREFIX, ".")))
-    for name in names:
+    for name in frame.f_code.co_varnames[: frame.f_code.co_argcount]:
         if name in frame.f_locals:
             yield frame.f_locals[name]
 
