@@ -286,6 +286,21 @@ def test_a_generator_that_returns_a_value_is_called() -> None:
     assert process_loop(call, body, given, by_value=True, keyed=False, timed=False) is None
 
 
+def test_variables_do_not_outlive_their_record() -> None:
+    class Growing:
+        def __init__(self) -> None:
+            self.data = bytearray()
+
+        def map(self, value: int) -> int:
+            self.data.append(value)
+            view = memoryview(self.data)  # while it is there the data cannot grow
+            return sum(view)
+
+    found: list[int] = []
+    loop_for(Growing().map, each_loop, LOOKS)([1, 2, 3], found.append)
+    assert found == [1, 3, 6]
+
+
 def test_a_method_that_assigns_self_or_its_context_is_called() -> None:
     class Odd:
         def map(self, value: int) -> int:

@@ -237,6 +237,9 @@ class _LoopMaker:
         statements = self._inlined(self._body.statements, emission, looped=False)
         if not always_leaves(self._body.statements):
             statements += emission.ended()
+        if local := stored_names(self._body.statements) - set(self._body.parameters):
+            # What the record before has left is released, as when a call ends.
+            statements = statements_of(" = ".join([*sorted(local), "None"])) + statements
         loop = Placing(self._roles, statements).place(template)
         begin = [f"{kind} = None" for kind in emission.kinds]
         if self._states is not None:
