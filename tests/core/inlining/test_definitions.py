@@ -116,6 +116,42 @@ def test_text_that_is_no_function_is_passed_over(text: str) -> None:
     assert find_node(top_level, [Definition(text, line, True)]) is None
 
 
+def test_lambdas_are_cut_out_of_their_lines_wherever_they_stand() -> None:
+    lines = [
+        "é = ['ü', lambda ñ: ñ + 'ß', lambda ñ: 'ß']  # ö\n",
+        "\tf = (lambda x:\f x + \\\n",
+        "   1)\n",
+    ]
+    lines[1] = lines[1].lstrip()
+    found = definitions_in(lines)
+    assert sorted(definition.text.strip() for definition in found[1]) == [
+        "lambda ñ: 'ß'",
+        "lambda ñ: ñ + 'ß'",
+    ]
+    assert found[2][0].text.strip() == "lambda x:\f x + \\\n   1"
+    names: dict[str, Any] = {}
+    exec(compile("".join(lines), "<test>", "exec"), names)
+    for line, function in ((1, names["é"][1]), (1, names["é"][2]), (2, names["f"])):
+        node = find_node(function, found[line])
+        assert node is not None and node.lineno == line
+        assert lines[line - 1].encode()[node.col_offset :].startswith(b"lambda")
+
+
+def test_a_file_of_many_lambdas_is_read_once() -> None:
+    lines = [f"f{number} = lambda value: value + {number}\n" for number in range(3000)]
+    touched = 0
+
+    class Counting(list[str]):
+        def __iter__(self) -> Any:
+            nonlocal touched
+            touched += 1
+            return super().__iter__()
+
+    assert len(definitions_in(Counting(lines))) == 3000
+    assert touched <= 1, "the whole text is put together once, not for each lambda"
+    assert definitions_in([f"def f(x): return '{'x' * 30_000}'\n"]) == {}
+
+
 def test_text_that_no_parser_takes_is_passed_over() -> None:
     line = top_level.__code__.co_firstlineno
     deep = f"def top_level(value): return {'-' * 50_000}value"

@@ -17,6 +17,9 @@ from typing import Final, TypeAlias
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.Lambda
 
+LONGEST: Final = 20_000
+"""Characters of a definition that travels; nobody inlines a longer one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Definition:
@@ -48,12 +51,15 @@ def definitions_in(lines: list[str]) -> dict[int, list[Definition]]:
     for node in ast.walk(ast.parse("".join(lines))):
         if not isinstance(node, FunctionNode) or node.end_lineno is None:
             continue
+        own = lines[node.lineno - 1 : node.end_lineno]
         is_lambda = isinstance(node, ast.Lambda)
-        text = "".join(lines[node.lineno - 1 : node.end_lineno])
-        if is_lambda:
-            own = ast.get_source_segment("".join(lines), node) or ""
-            text = " " * node.col_offset + own
-        found.setdefault(node.lineno, []).append(Definition(text, node.lineno, is_lambda))
+        if is_lambda and own:  # columns count bytes; those of one in an f-string may be anything
+            own[-1] = own[-1].encode()[: node.end_col_offset].decode(errors="replace")
+            rest = own[0].encode()[node.col_offset :].decode(errors="replace")
+            own[0] = " " * node.col_offset + rest
+        text = "".join(own)
+        if len(text) <= LONGEST:
+            found.setdefault(node.lineno, []).append(Definition(text, node.lineno, is_lambda))
     return found
 
 

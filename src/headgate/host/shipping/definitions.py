@@ -5,6 +5,7 @@ that cannot be read, or that is not Python, is left out; the function is called 
 """
 
 import linecache
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
@@ -43,8 +44,7 @@ def with_definitions(
 
 def _definitions_of(function: object, read: Read) -> Iterator[Definition]:
     """Those that begin where the function does, or one of its methods."""
-    candidates = [function, *(getattr(function, method, None) for method in METHODS)]
-    for candidate in candidates:
+    for candidate in (function, *(_method_of(function, name) for name in METHODS)):
         plain = plain_function(candidate)
         if plain is None:
             continue
@@ -54,8 +54,17 @@ def _definitions_of(function: object, read: Read) -> Iterator[Definition]:
         yield from read[file].get(line, ())
 
 
+def _method_of(function: object, name: str) -> object:
+    try:
+        return getattr(function, name, None)
+    except Exception:  # a property may do anything; who calls it will see
+        return None
+
+
 def _read(file: str) -> dict[int, list[Definition]]:
     try:
-        return definitions_in(linecache.getlines(file))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the user has seen them when the file was loaded
+            return definitions_in(linecache.getlines(file))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
