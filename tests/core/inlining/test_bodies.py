@@ -64,6 +64,7 @@ def test_plain_bodies_are_accepted(text: str) -> None:
         ("def f(x, y=1): return x + y", "a default"),
         ("def f(_hg_key): return _hg_key", "a name of the loop's"),
         ("def f(x):\n    _hg_send = x\n    return 1", "a name of the loop's"),
+        ("def f(x): return sys._getframe().f_locals", "it reads the frame"),
         ("def f(_hg_send): return 1", "a name of the loop's"),
         (f"def f(x): return {' + '.join(['x'] * 300)}", "too deep to be copied"),
         ("def f(x):\n" + "    x += 1\n" * 1000, "too long to be worth it"),

@@ -17,10 +17,14 @@ def value(source: str) -> ast.expr:
 
 
 def test_what_cannot_be_mutable_is_not_looked_at() -> None:
-    assert "_hg_look" not in text(Sending().returned(value("(1, 'two', f'{x}')")))
+    assert "_hg_look" not in text(Sending().returned(value("(1, 'two', f'-{x}')")))
     assert "_hg_look" not in text(Sending(by_value=False).returned(value("x")))
     looked = text(Sending().returned(value("(1, x)")))
     assert "_hg_type(_hg_item1)" in looked and "_hg_type(_hg_item0)" not in looked
+
+
+def test_a_text_of_one_part_is_looked_at() -> None:
+    assert "_hg_type(_hg_item0)" in text(Sending().returned(value("(f'{x}',)")))
 
 
 @pytest.mark.parametrize("source", ["x", "(1, *x)", "()", str(tuple(range(9)))])

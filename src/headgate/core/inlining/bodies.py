@@ -114,6 +114,8 @@ def _is_small(node: ast.AST) -> bool:
 def _is_allowed(part: ast.AST) -> bool:
     if isinstance(part, ast.Name):
         return part.id not in _FRAME_READERS and not part.id.startswith(PREFIX)
+    if isinstance(part, ast.Attribute):
+        return part.attr not in ("locals", "_getframe", "currentframe")
     if isinstance(part, ast.AnnAssign) and part.value is None:
         return False  # it assigns nothing
     return isinstance(part, _ALLOWED)
@@ -192,6 +194,7 @@ class _ReadsAssigned:
 
 _FRAME_READERS: Final = frozenset(
     {"locals", "vars", "dir", "eval", "exec", "super", "__class__", "breakpoint"}
+    | {"_getframe", "currentframe"}
 )
 """They see the frame that they are called in, which would be the loop's."""
 

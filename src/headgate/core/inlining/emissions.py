@@ -70,7 +70,7 @@ class Sending:
         kinds: dict[str, str] = {}
         for name, item in zip(names, items, strict=True):
             statements += statements_of(f"{name} = _hg_VALUE", VALUE=item)
-            if not isinstance(item, ast.Constant | ast.JoinedStr):
+            if not _is_immutable(item):
                 kinds[name] = self._new_kind()
         statements += self._made(f"({', '.join(names)},)")
         if not kinds:
@@ -161,6 +161,13 @@ class Placing(ast.NodeTransformer):
         if node.id == "_hg_EXPRESSION" and self._expression is not None:
             return self._expression
         return ast.Name(self._names.get(node.id, node.id), node.ctx)
+
+
+def _is_immutable(item: ast.expr) -> bool:
+    """A text of several parts is a new one; that of one part is whatever ``__format__`` returns."""
+    return isinstance(item, ast.Constant) or (
+        isinstance(item, ast.JoinedStr) and len(item.values) > 1
+    )
 
 
 def _is_short_tuple(value: ast.expr) -> TypeGuard[ast.Tuple]:
