@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,15 @@ from headgate.base.errors import (
     PlanInvalid,
     SlotsShort,
 )
-from headgate.common import Configuration
-from headgate.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
+from headgate.common import Configuration, Types
+from headgate.datastream import (
+    KeyedProcessFunction,
+    MapFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+)
 from headgate.datastream.connectors import NumberSequenceSource, SocketTextSource
+from headgate.datastream.state import ValueStateDescriptor
 from headgate.spark import submission
 from headgate.spark.session import slots
 from tests.spark.cluster import free_port, is_running, until
@@ -56,6 +63,44 @@ def test_the_user_s_traceback_comes_first_and_the_operator_is_named() -> None:
     assert (error.job, error.operator, error.summary) == ("failing", "careful", summary)
     assert isinstance(error.__cause__, ValueError)
     assert collected(environment().from_collection([1])) == [1]
+
+
+class RunningRatio(KeyedProcessFunction[Any, Any, Any]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
+
+    def process_element(self, value: tuple[str, int], ctx: Any) -> Iterator[tuple[str, int, int]]:
+        total = (self.total.value() or 0) + value[1]
+        self.total.update(total)
+        yield value[0], total, 60 // value[1]
+
+
+PAIRS = [("a", 1), ("b", 2), ("a", 3), ("a", 0), ("b", 4)]
+
+
+@pytest.mark.parametrize("inlined", ["true", "false"])
+def test_inlined_functions_give_and_fail_like_called_ones(inlined: str) -> None:
+    def configured() -> StreamExecutionEnvironment:
+        setting = Configuration().set_string("pipeline.inline-functions", inlined)
+        return environment(1).configure(setting)
+
+    env = configured()
+    good = env.from_collection([pair for pair in PAIRS if pair[1]]).map(lambda p: (p[0], p[1] + 1))
+    ratios = good.filter(lambda p: p[1] < 5).key_by(lambda p: p[0]).process(RunningRatio())
+    assert collected(ratios) == [("a", 2, 30), ("a", 6, 15), ("b", 3, 20)]
+    lines = []
+    env = configured()
+    env.from_collection(PAIRS).map(lambda p: 60 // p[1]).add_sink(lambda value: None)
+    lines.append((str(failure_of(env)), "in <lambda>", "60 // p[1]"))
+    env = configured()
+    ratios = env.from_collection(PAIRS).key_by(lambda p: p[0]).process(RunningRatio())
+    ratios.add_sink(lambda value: None)
+    lines.append((str(failure_of(env)), "in process_element", "yield value[0], total, 60 //"))
+    for text, name, line in lines:
+        header, frame, source, *_ = text.splitlines()
+        assert header.startswith("Traceback") and frame.endswith(name) and line in source
+        assert __file__ in frame and "headgate/core" not in text
+        assert "the record: ('a', 0)" in text
 
 
 class Picky(Exception):
