@@ -68,7 +68,10 @@ def test_plain_bodies_are_accepted(text: str) -> None:
         ("def f(_hg_send): return 1", "a name of the loop's"),
         (f"def f(x): return {' + '.join(['x'] * 300)}", "too deep to be copied"),
         ("def f(x):\n" + "    x += 1\n" * 1000, "too long to be worth it"),
-        ("def f(x):\n" + "\n".join(f"{'    ' * n}if x:" for n in range(1, 45)) + " return 1", "deep"),
+        (
+            "def f(x):\n" + "\n".join(f"{'    ' * n}if x:" for n in range(1, 45)) + " return 1",
+            "deep",
+        ),
     ],
 )
 def test_what_a_loop_would_change_is_called(text: str, why: str) -> None:

@@ -1,0 +1,198 @@
+"""Functions of random statements do in a loop what they do when they are called."""
+
+import importlib.util
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headgate.base.elements import Bundle
+from headgate.core.chain.operator import Operator
+from headgate.core.operators.basic import FilterOperator, MapOperator
+from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
+from headgate.core.operators.reduce import ReduceOperator
+from headgate.functions.state import ValueStateDescriptor
+from tests.core.chain.kit import INLINING, open_operator
+
+NAMES = ("value", "a", "b", "len")
+
+PRELUDE = """
+LOG = []
+
+def note(*parts):
+    LOG.append(repr(parts))
+    if len(LOG) % 7 == 6:
+        raise ValueError(f"note {len(LOG)}")
+    return parts[-1] if parts else None
+"""
+
+
+LEAVES = [
+    *(*NAMES, "value", "value", "0", "2", "1.5", "'x'", "None", "ctx.timestamp()"),
+    *("self.kept", "self.last.value()", "self.count.value()"),
+]
+
+SHAPES = [
+    *("note({0})", "note({0}, {1})", "({0}, {1})", "({0}, {1}, {2})", "(*[{0}], {1})"),
+    *("[{0}, {1}]", "({0} if {1} else {2})", "({0} or {1})", "(not {0})", "({0} == {1} != {2})"),
+    *("f'{{{0}}}'", 'f"{{{0}!r}}-{{1}}"', "str({0})[:{1}]", "[{0}, {1}][{2}]", "({0} + {1})"),
+]
+
+STATEMENTS = [
+    *("{n} = {0}", "{n} += {0}", "{n}, {m} = {0}, {1}", "{n}, *{m} = [{0}, {1}]"),
+    *("note({0})", "self.kept.append({0})", "self.seen = {0}", "pass", "{n}: int = {0}"),
+    *("self.last.update({0})", "self.count.update({0})", "self.count.clear()"),
+    *("assert {0} != 7, 'seven'", "self.kept[-1:] = [{0}]"),
+]
+
+YIELDS = ["yield {0}", "yield {0}, {1}", "yield", "yield from [{0}, {1}]"]
+
+
+def expression(random: Random, depth: int = 2) -> str:
+    if depth == 0 or random.random() < 0.4:
+        return random.choice(LEAVES)
+    inner = [expression(random, depth - 1) for _ in range(3)]
+    shape = random.choice(SHAPES)
+    if shape.startswith("f") and set("\"'") & set("".join(inner)):
+        shape = "({0}, {1})"  # no quotes within quotes before Python 3.12
+    return shape.format(*inner)
+
+
+def statements(random: Random, yields: bool, depth: int = 2, looped: bool = False) -> list[str]:
+    """Lines of a body, each a statement or a part of one."""
+    lines: list[str] = []
+    simple = [*STATEMENTS, *(YIELDS * 2 if yields else [])]
+    simple += ["break", "continue"] if looped else ["return", "return" if yields else "return {0}"]
+    for _ in range(random.randint(1, 4)):
+        kind, text = random.randint(0, 5), expression(random)
+        if depth and kind < 3:
+            is_loop = kind == 2
+            head = f"for {random.choice(NAMES)} in ({text}, 2):" if is_loop else f"if {text}:"
+            lines += [head, *_indented(statements(random, yields, depth - 1, looped or is_loop))]
+            if random.random() < 0.5:
+                lines += ["else:", *_indented(statements(random, yields, depth - 1, looped))]
+        else:
+            first, second = random.sample(NAMES, 2)
+            more = expression(random, 1)
+            lines.append(random.choice(simple).format(text, more, n=first, m=second))
+    return lines
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def program(method: str, parameters: str, body: list[str]) -> str:
+    first = (
+        "b = len = 0" if "a," in parameters else "a = b = len = 0"
+    )  # so that most bodies assign what they read
+    text = "\n".join(_indented(_indented([first, *body])))
+    return f"{PRELUDE}\nclass Function:\n    def {method}(self, {parameters}):\n{text}\n"
+
+
+def module_of(path: Path, text: str) -> ModuleType:
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location("program", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    exec(compile(text, str(path), "exec"), module.__dict__)
+    return module
+
+
+class Context:
+    """In the place of the context and of states, where there are none."""
+
+    def timestamp(self) -> int:
+        return 3
+
+    def value(self) -> None:
+        return None
+
+    update = clear = value
+
+
+def opened(module: ModuleType, keyed: bool) -> Any:
+    class Function(module.Function):  # type: ignore[misc, name-defined]
+        def open(self, runtime_context: Any) -> None:
+            self.kept: list[Any] = []
+            self.seen = None
+            if keyed:
+                self.last = runtime_context.get_state(ValueStateDescriptor("last", None))
+                self.count = runtime_context.get_state(ValueStateDescriptor("count", None))
+            else:
+                self.last = self.count = Context()
+
+    return Function()
+
+
+def outcome(operator: Operator, function: Any, bundles: list[Bundle], reuse: bool) -> Any:
+    """Everything that can be seen from outside."""
+    output = open_operator(operator, reuse)
+    error = None
+    for bundle in bundles:
+        try:
+            operator.process(bundle, 0)
+        except Exception as raised:
+            frames = traceback.extract_tb(raised.__traceback__)
+            theirs = [(frame.name, frame.lineno) for frame in frames if "program" in frame.filename]
+            error = repr(raised), theirs[-2:]
+            break
+    states = [repr(getattr(state, "entries", None)) for state in (function.last, function.count)]
+    return repr(output.timed), repr(output.side), error, states, repr(function.kept), function.seen
+
+
+RECORDS = [1, "x", 0, [4], None, 2, (2, 3), 300, 1.5, True]
+
+
+@pytest.fixture(autouse=True)
+def called_again() -> Iterator[None]:
+    yield
+    INLINING["on"] = False
+
+
+KINDS: dict[str, tuple[str, str, Callable[[Any], Operator]]] = {
+    "map": ("map", "value", MapOperator),
+    "filter": ("filter", "value", FilterOperator),
+    "reduce": ("reduce", "a, value", lambda f: ReduceOperator(f, lambda record: 0, False)),
+    "process": ("process_element", "value, ctx", ProcessOperator),
+    "keyed process": (
+        "process_element",
+        "value, ctx",
+        lambda f: KeyedProcessOperator(f, lambda record: str(record)[:1]),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@pytest.mark.parametrize("kind", KINDS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+@given(seed=st.integers(0, 2**64), reuse=st.booleans(), timed=st.booleans())
+def test_a_function_does_the_same_in_a_loop(
+    kind: str, tmp_path: Path, seed: int, reuse: bool, timed: bool
+) -> None:
+    method, parameters, make = KINDS[kind]
+    random, yields = Random(seed), "process" in kind
+    lines = statements(random, yields)
+    if not yields:
+        lines.append(f"return {expression(random)}")
+    text = program(method, parameters, lines)
+    if not yields:
+        text = text.replace("ctx.timestamp()", "3")
+    outcomes = []
+    for inlined in (False, True):
+        INLINING["on"] = inlined
+        module = module_of(tmp_path / f"program_{seed}_{kind}.py", text)
+        function = opened(module, kind == "keyed process")
+        records = [[4] if record == [4] else record for record in RECORDS]
+        bundles = [
+            Bundle(part, list(range(len(part))) if timed else None)
+            for part in (records[:4], records[4:])
+        ]
+        outcomes.append((outcome(make(function), function, bundles, reuse), module.LOG))
+    assert outcomes[0] == outcomes[1], text
