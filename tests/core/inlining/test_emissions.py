@@ -36,7 +36,7 @@ def test_each_place_knows_its_own_kinds() -> None:
     sending = Sending()
     sending.returned(value("(x, y)"))
     sending.returned(value("x"))
-    assert sending.kinds == ["_hg_kind0", "_hg_kind1", "_hg_kind2"]
+    assert sending.kinds == [f"_hg_kind{number}" for number in range(5)]
 
 
 def test_a_folded_result_is_kept_before_it_is_sent() -> None:

@@ -134,7 +134,7 @@ def test_states_that_attributes_find_anew_are_called(kind: type[Any]) -> None:
         assert loops is not None
         if inlined:
             function.__dict__["count"] = function.states[0]
-            assert loops.run(Bundle(["a"] * 5), ["a"] * 5)
+            assert loops.run(Bundle(["a"] * 5))
         else:
             cursor.key = "a"
             context = ProcessContext(ReadOnlyTimerService(Any))
@@ -162,7 +162,7 @@ def test_a_stop_iteration_is_what_it_is_in_a_call(function: Any) -> None:
     with pytest.raises((StopIteration, RuntimeError)) as called:
         list(function.process_element("a", Any))
     with pytest.raises((StopIteration, RuntimeError)) as inlined:
-        loops.run(Bundle(["a"]), ["a"])
+        loops.run(Bundle(["a"]))
     assert repr(inlined.value) == repr(called.value)
 
 

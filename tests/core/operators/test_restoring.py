@@ -357,6 +357,7 @@ ELSEWHERE = {
     "SinkOperator": "test_sinks.py",
     "SourceOperator": "test_source_restored.py",
     "TwoPhaseSinkOperator": "test_sinks.py",
+    "WindowJoinOperator": "../columns/test_window_join.py",
 }
 """Operators whose state has tests of its own."""
 

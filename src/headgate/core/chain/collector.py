@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from headgate.base.elements import Bundle, Key, Record
 from headgate.base.values import ATOMS, own
+from headgate.core.chain.copies import UNKNOWN_KINDS, Kinds, immutable_kinds
 from headgate.core.chain.operator import Output
 from headgate.core.chain.record_failures import FailureStreak
 from headgate.core.chain.user_function import iterable
@@ -150,13 +151,10 @@ class Collector:
             "stamp": self._times.append,
         }
 
-    def _look(self, send: Callable[[Record], None], value: Record) -> type | None:
-        kind = type(value)
-        if kind in ATOMS:
-            send(value)
-            return kind
-        send(self._own(value))
-        return None
+    def _look(self, send: Callable[[Record], None], value: Record) -> Kinds:
+        kinds = immutable_kinds(value)
+        send(self._own(value) if kinds == UNKNOWN_KINDS else value)
+        return kinds
 
     def _look_items(
         self, send: Callable[[Record], None], value: Record, items: tuple[Record, ...]

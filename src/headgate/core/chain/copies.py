@@ -11,7 +11,7 @@ import builtins
 import dis
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType
-from typing import Final
+from typing import Final, TypeAlias
 
 from headgate.base.elements import PickleSerializer, Record, Serializer
 from headgate.base.errors import RecordUncopyable
@@ -138,14 +138,28 @@ class Emission:
             )
 
 
-def look(send: Callable[[Record], None], value: Record) -> type | None:
-    """Send the receiver's own value; returns its kind if values of that kind are immutable."""
+Kinds: TypeAlias = tuple[type | None, type | None, type | None]
+"""The kind of a value, and those of the parts of a pair; None: it is to be looked at again."""
+
+
+def look(send: Callable[[Record], None], value: Record) -> Kinds:
+    """Send the receiver's own value; returns the kinds of which values are immutable."""
+    kinds = immutable_kinds(value)
+    send(own(value) if kinds == UNKNOWN_KINDS else value)
+    return kinds
+
+
+def immutable_kinds(value: Record) -> Kinds:
+    """Of a value that is immutable, or of a pair of them."""
     kind = type(value)
     if kind in ATOMS:
-        send(value)
-        return kind
-    send(own(value))
-    return None
+        return kind, None, None
+    if kind is tuple and len(value) == 2 and ATOMS.issuperset(map(type, value)):
+        return None, type(value[0]), type(value[1])
+    return UNKNOWN_KINDS
+
+
+UNKNOWN_KINDS: Final = (None, None, None)
 
 
 def look_items(

@@ -1,8 +1,8 @@
 """What stands in a loop in the place of ``return`` and ``yield``, as statements.
 
 Emission is by value: a value is looked at before the next statement runs. Law: a value is sent
-without a call only if its kind, or that of everything in the tuple that is made here, is one that a
-look has found immutable at the same place before.
+without a call only if its kind, or the kinds of both parts of a pair, or of everything in the tuple
+that is made here, are those that a look has found immutable at the same place before.
 """
 
 import ast
@@ -53,13 +53,18 @@ class Sending:
             return statements_of("_hg_send(_hg_VALUE)", VALUE=value)
         if _is_short_tuple(value):
             return self._tuple_sent(value.elts)
-        kind = self._new_kind()
+        kind, first, second = self._new_kind(), self._new_kind(), self._new_kind()
         return statements_of(
             f"_hg_value = _hg_VALUE\n"
             f"if _hg_type(_hg_value) is {kind}:\n"
             f"    _hg_send(_hg_value)\n"
+            f"elif (\n"
+            f"    _hg_type(_hg_value) is _hg_tuple and _hg_len(_hg_value) == 2\n"
+            f"    and _hg_type(_hg_value[0]) is {first} and _hg_type(_hg_value[1]) is {second}\n"
+            f"):\n"
+            f"    _hg_send(_hg_value)\n"
             f"else:\n"
-            f"    {kind} = _hg_look(_hg_send, _hg_value)",
+            f"    {kind}, {first}, {second} = _hg_look(_hg_send, _hg_value)",
             VALUE=value,
         )
 

@@ -89,6 +89,7 @@ _REDUCE: Final = """
 _BUILTINS: Final = {
     "iter": iter,
     "type": type,
+    "tuple": tuple,
     "len": len,
     "zip": zip,
     "exception": Exception,
