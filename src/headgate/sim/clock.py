@@ -12,8 +12,10 @@ from itertools import count
 class Clock:
     """Milliseconds since the start of the run, and what is to happen later."""
 
-    def __init__(self) -> None:
+    def __init__(self, epoch_ms: int = 0) -> None:
+        """``epoch_ms``: what the clock on the wall shows at the start of the run."""
         self.now_ms = 0.0
+        self._epoch_ms = epoch_ms
         self._timers: list[tuple[float, int, str, Callable[[], None]]] = []
         self._number = count()
 
@@ -21,6 +23,16 @@ class Clock:
         """Set a timer; ``label`` is what the trace shows when it fires."""
         assert delay_ms >= 0, (label, delay_ms)
         heapq.heappush(self._timers, (self.now_ms + delay_ms, next(self._number), label, call))
+
+    @property
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, as users' functions see the time."""
+        return self._epoch_ms + int(self.now_ms)
+
+    @property
+    def next_ms(self) -> float | None:
+        """The time of the next timer; None: there is none."""
+        return self._timers[0][0] if self._timers else None
 
     @property
     def is_due(self) -> bool:

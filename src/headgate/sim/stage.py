@@ -6,6 +6,7 @@ the next timer.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 from random import Random
 from typing import Protocol, TypeAlias
 
@@ -56,9 +57,9 @@ class Stage:
         self._random = random
         self._moods = moods
 
-    def act(self) -> str | None:
-        """Take one step and say what it was; None if nothing will ever happen again."""
-        step = self._choose()
+    def act(self, until_ms: float = inf) -> str | None:
+        """Take one step and say what it was; None if nothing happens up to this time."""
+        step = self._choose(until_ms)
         if step is None:
             return None
         label, worker, act = step
@@ -67,15 +68,17 @@ class Stage:
             worker.touched = True
         return f"{self.clock.now_ms:.3f} {label} {detail or ''}".rstrip()
 
-    def _choose(self) -> Step | None:
+    def _choose(self, until_ms: float) -> Step | None:
         while True:
             tasks = [task for task in self.tasks if task.is_runnable]
             network = self._network_steps()
             timers = self.clock.is_due
             if tasks or network or timers:
                 break
-            if not self.clock.jump():
+            next_ms = self.clock.next_ms
+            if next_ms is None or next_ms > until_ms:
                 return None
+            self.clock.jump()
         moods = self._moods
         sides = (bool(tasks) * moods[0], bool(network) * moods[1], timers * moods[2])
         dice = self._random.randrange(sum(sides))

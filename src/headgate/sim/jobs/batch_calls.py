@@ -4,7 +4,7 @@ The function is called when its batch begins, in no time; the outcome comes afte
 order, inside the baton, and none after the close. Time is that of the simulation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Final
@@ -16,8 +16,6 @@ from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.batch_scheduler import BatchScheduler, CallBatch
 from headgate.sim.worker import SimWorker
 
-DELAYS_MS: Final = (0.0, 0.1, 1.0, 20.0)
-"""How long a call may take, and how long it takes until the loop's thread sees a record."""
 NO_TIMEOUT_MS: Final = 1e9
 """Simulated calls do not time out: a worker may be frozen for any time."""
 
@@ -30,12 +28,14 @@ class SimBatchCalls:
         worker: SimWorker,
         name: str,
         random: Random,
+        delays_ms: Sequence[float],
         work: BatchWork,
         tell: Callable[[], None],
     ) -> None:
         self._worker = worker
         self._what = f"batch of {name}"
         self._random = random
+        self._delays_ms = delays_ms
         self._work = work
         self._tell = tell
         self._scheduler = BatchScheduler(work)
@@ -92,7 +92,7 @@ class SimBatchCalls:
         scheduler = self._scheduler
         for batch in scheduler.advance(self._now_ms).begin:
             ended = self._call(batch)
-            self._worker.later(self._random.choice(DELAYS_MS), self._what, ended)
+            self._worker.later(self._random.choice(self._delays_ms), self._what, ended)
         self._ended += scheduler.take_answered()
         if self._ended and not self._has_notified:
             self._has_notified = True

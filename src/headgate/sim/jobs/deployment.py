@@ -31,7 +31,8 @@ class SeatedWorker:
 
     def create_thread(self, order: TaskOrder, info: TaskInfo) -> Seat:
         random = Random(f"seat {order.id} {self._scenario.seed} {self._attempt}")
-        return Seat(info.name, self._worker, random, self._scenario.called_in)
+        scenario = self._scenario
+        return Seat(info.name, self._worker, random, scenario.called_in, scenario.delays)
 
 
 class SimTasks(DeployedTasks[Seat]):
@@ -48,9 +49,10 @@ class SimTasks(DeployedTasks[Seat]):
     ) -> None:
         assembly = TaskAssembly(
             SeatedWorker(worker, scenario, attempt),
-            {vertex.id: vertex for vertex in scenario.job_graph.vertices},
-            JobInfo("sim", attempt, latency_interval_ms=scenario.marker_ms),
+            scenario.load(),
+            JobInfo(scenario.name, attempt, scenario.parameters, scenario.marker_ms),
             listener,
+            load_again=None if scenario.code is None else scenario.load,
             checkpoints=checkpoints,
         )
         super().__init__(assembly)

@@ -50,8 +50,6 @@ from headgate.sim.worker import SimWorker
 
 TIMES: Final = ControlTimes(register_ms=2_000, settle_ms=20, loss_ms=5, cancel_ms=1_500)
 HEARTBEAT_MS: Final = 30.0
-DELAYS_MS: Final = (0.1, 1.0, 6.0)
-STORE_MS: Final = (0.1, 2.0, 15.0)
 
 
 class Line:
@@ -187,7 +185,7 @@ class SimDriver:
 
     @property
     def _delay_ms(self) -> float:
-        return self._random.choice(DELAYS_MS)
+        return self._random.choice(self._scenario.delays.message)
 
     def _arrived(self, slot: int) -> None:
         worker = self._manager(slot).worker
@@ -258,7 +256,7 @@ class SimDriver:
                 self._send(effect)
             case StoreCheckpoint():
                 self._stores.append(effect)
-                delay_ms = self._random.choice(STORE_MS)
+                delay_ms = self._random.choice(self._scenario.delays.store)
                 clock.later(delay_ms, "storing", partial(self._store, effect))
             case DropCheckpoint():
                 storage.drop(effect)

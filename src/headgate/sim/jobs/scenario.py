@@ -4,13 +4,15 @@ About half of the seeds are calm, as with the exchange alone: nothing breaks, an
 exactly what the reference says.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from headgate.base.settings import Compression, ExchangeSettings, FlowControl
 from headgate.core.buffers.sizing import PoolBounds, gate_bounds, partition_bounds
 from headgate.plan.execution_graph import ExecutionGraph, TaskSpec, build_execution_graph
-from headgate.plan.job_graph import JobGraph, build_job_graph
+from headgate.plan.job_graph import JobGraph, JobVertex, build_job_graph
+from headgate.sim.jobs.delays import Delays
 from headgate.sim.jobs.functions import Habits, Run
 from headgate.sim.jobs.graphs import Draft, Items, Taste
 from headgate.sim.jobs.records import Book
@@ -51,6 +53,19 @@ class JobScenario:
     moods: tuple[int, int, int]
     weathers: list[Weather]
     faults: list[Fault] = field(default_factory=list)
+    delays: Delays = field(default_factory=Delays)
+    code: Callable[[], Mapping[int, JobVertex]] | None = None
+    """Loads the program anew, as a worker does; None: operators make functions of their own."""
+
+    name: str = "sim"
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """For ``RuntimeContext.get_job_parameter``."""
+
+    def load(self) -> Mapping[int, JobVertex]:
+        """The vertices by their ids."""
+        if self.code is not None:
+            return self.code()
+        return {vertex.id: vertex for vertex in self.job_graph.vertices}
 
     @property
     def workers(self) -> int:

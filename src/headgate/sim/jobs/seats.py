@@ -21,7 +21,8 @@ from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.context import Clock
 from headgate.core.chain.outputs import Loan
 from headgate.core.task.task import StepResult, Task, TaskServices
-from headgate.sim.jobs.batch_calls import DELAYS_MS, SimBatchCalls
+from headgate.sim.jobs.batch_calls import SimBatchCalls
+from headgate.sim.jobs.delays import Delays
 from headgate.sim.ledger import CheckFailed
 from headgate.sim.worker import SimWorker
 
@@ -34,7 +35,14 @@ except ImportError as error:  # pragma: no cover - depends on the installation
 class Seat:
     """One task's thread. ``called_in`` is the share of its loans that others make use of."""
 
-    def __init__(self, name: str, worker: SimWorker, random: Random, called_in: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        worker: SimWorker,
+        random: Random,
+        called_in: float,
+        delays: Delays,
+    ) -> None:
         self.name = name
         self.worker = worker
         self.waits_for = "its start"
@@ -46,10 +54,10 @@ class Seat:
         self.loan = SimLoan(self, random, called_in)
         self.services = TaskServices(
             self.loan,
-            Clock(lambda: worker.clock.now_ms, lambda: int(worker.clock.now_ms), self._later),
+            Clock(lambda: worker.clock.now_ms, lambda: worker.clock.wall_ms, self._later),
             self.wake,
             self.wait,
-            partial(_start_calls, worker, name, random),
+            partial(_start_calls, worker, name, random, delays.answer),
             spills=worker.spills,
             post=self._post,
             start_watch=self._start_watch,
@@ -58,6 +66,7 @@ class Seat:
         self._watch: SimWatch | None = None
         self._readable: set[int] = set()
         self._random = random
+        self._delays = delays
         self._woken = True
         self._ready = False
         self._killed = False
@@ -152,7 +161,7 @@ class Seat:
         self._switch(what)
 
     def _post(self, call: Callable[[], None]) -> None:
-        self.worker.later(self._random.choice(DELAYS_MS[:2]), f"wake of {self.name}", call)
+        self.worker.later(self._random.choice(self._delays.post), f"wake of {self.name}", call)
 
     def _start_watch(self, ready: Callable[[int], None]) -> "SimWatch":
         self._watch = SimWatch(self, ready)
@@ -271,12 +280,14 @@ class SimCalls:
         worker: SimWorker,
         name: str,
         random: Random,
+        delays_ms: Sequence[float],
         work: AsyncWork,
         tell: Callable[[], None],
     ) -> None:
         self._worker = worker
         self._what = f"call of {name}"
         self._random = random
+        self._delays_ms = delays_ms
         self._tell = tell
         self._has_notified = self._closed = False
         self._ended: list[PendingCall] = []
@@ -285,7 +296,7 @@ class SimCalls:
     def submit(self, slots: list[PendingCall]) -> None:
         self._calls.submit(slots)
         for slot in self._calls.take():
-            delay_ms = self._random.choice(DELAYS_MS)
+            delay_ms = self._random.choice(self._delays_ms)
             self._worker.later(delay_ms, self._what, partial(self._answered, slot))
 
     def input_ended(self) -> None:
@@ -322,9 +333,10 @@ def _start_calls(
     worker: SimWorker,
     name: str,
     random: Random,
+    delays_ms: Sequence[float],
     work: AsyncWork | BatchWork,
     tell: Callable[[], None],
 ) -> AsyncCalls:
     if isinstance(work, BatchWork):
-        return SimBatchCalls(worker, name, random, work, tell)
-    return SimCalls(worker, name, random, work, tell)
+        return SimBatchCalls(worker, name, random, delays_ms, work, tell)
+    return SimCalls(worker, name, random, delays_ms, work, tell)

@@ -102,7 +102,8 @@ class SlotServices:
         worker, desk = manager.worker, None
         if (how := order.checkpoints) is not None:
             fails, random = job.write_fails, job.random
-            desk = Desk(order.run, how, job.storage, fails, random, worker, manager.send)
+            delays = manager.scenario.delays
+            desk = Desk(order.run, how, job.storage, fails, random, worker, manager.send, delays)
         return SimTasks(worker, manager.scenario, manager.set_up, listener, order.attempt, desk)
 
     def end_run(self, tasks: SimTasks) -> bool:

@@ -6,10 +6,9 @@ while the task goes on.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Final
 
 from headgate.base.checkpoints import (
     ChannelState,
@@ -28,11 +27,10 @@ from headgate.core.checkpoint.snapshot import (
     write_channels,
     write_operator,
 )
+from headgate.sim.jobs.delays import Delays
 from headgate.sim.jobs.storage import SimStorage
 from headgate.sim.ledger import CheckFailed
 from headgate.sim.worker import SimWorker
-
-DELAYS_MS: Final = (0.0, 0.1, 1.0, 12.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +45,7 @@ class Desk:
     random: Random
     worker: SimWorker
     send: Callable[[CheckpointAcked | CheckpointDeclined], None]
+    delays: Delays = field(default_factory=Delays)
 
     def start(
         self, task: SnapshotTask, snapshot: TaskSnapshot, done: Callable[[], None]
@@ -143,7 +142,7 @@ class SimWriting:
         return self._snapshot.barrier.checkpoint
 
     def _soon(self, act: Callable[[], None]) -> None:
-        delay_ms = self._desk.random.choice(DELAYS_MS)
+        delay_ms = self._desk.random.choice(self._desk.delays.write)
         self._desk.worker.later(delay_ms, f"writing of {self._task.task}", partial(act))
 
 
