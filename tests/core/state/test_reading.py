@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from headgate.core.state.backend import ValueTooLarge
+from headgate.core.state.keys import freeze
 from headgate.core.state.memory import MemoryBackend
 from headgate.core.state.reading import pickled
+from headgate.functions.context import TimeDomain
 from headgate.functions.state import ValueStateDescriptor
 from tests.core.state.conformance import Make
 from tests.core.state.kit import Lab
@@ -68,3 +70,15 @@ def test_large_values_are_given_up_before_they_are_pickled_whole() -> None:
         pickled([Counted() for _ in range(1000)], 100)
     assert writes < 1000
     assert pickle.loads(pickled(["a", 1], 100)) == ["a", 1]
+
+
+def test_timers_that_have_not_fired_are_shown_with_their_keys() -> None:
+    lab = Lab()
+    lab.backend.event_timers.register(20, "k")
+    lab.backend.event_timers.register(10, freeze([1, 2]))
+    lab.backend.processing_timers.register(5, "k")
+    assert list(reader_of(lab).timers()) == [
+        (20, "k", TimeDomain.EVENT_TIME),
+        (10, [1, 2], TimeDomain.EVENT_TIME),
+        (5, "k", TimeDomain.PROCESSING_TIME),
+    ]

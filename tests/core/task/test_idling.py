@@ -49,13 +49,15 @@ class Watch:
 class Bench:
     """An idling with everything around it; posted callbacks wait for ``deliver``."""
 
-    def __init__(self) -> None:
+    def __init__(self, linger_ms: float = LINGER_MS) -> None:
         self.timers = Timers()
         self.clock = Clock(lambda: self.timers.now_ms, lambda: 0, self.timers.later)
         self.watch = Watch()
         self.posted: list[Callable[[], None]] = []
         self.roused = 0
-        self.idling = SourceIdling(self.clock, self._rouse, self.posted.append, self.watch.start)
+        self.idling = SourceIdling(
+            self.clock, self._rouse, self.posted.append, self.watch.start, linger_ms
+        )
 
     def poll_in_vain(self, wait_ms: float = inf, *descriptors: int) -> bool:
         self.idling.poll_begins()
@@ -100,6 +102,15 @@ def test_a_thread_that_wakes_again_and_again_does_so_by_the_clock() -> None:
         bench.deliver()
         bench.timers.pass_ms(LINGER_MS / 10)
     assert 90 <= bench.roused <= 102
+
+
+def test_where_waking_costs_nothing_every_wake_counts_at_once() -> None:
+    bench = Bench(linger_ms=0.0)
+    for round_number in range(1, 10):
+        bench.poll_in_vain()
+        bench.idling.wake()
+        bench.deliver()
+        assert bench.roused == round_number
 
 
 def test_after_a_pause_the_first_wake_counts_at_once() -> None:

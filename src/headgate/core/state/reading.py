@@ -7,7 +7,7 @@ the answer; it never fails the task.
 """
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from headgate.base.elements import UNREADABLE, Key, Record, error_text
 from headgate.base.inspections import MAX_STATE_BYTES, MAX_VALUE_BYTES, StateValue, StateValues
@@ -16,9 +16,11 @@ from headgate.base.state_shapes import KEYED, WINDOWED, StateShape
 from headgate.base.values import ATOMS, own
 from headgate.core.state.backend import KeyedBackend, ValueTooLarge
 from headgate.core.state.cursor import seen
+from headgate.core.state.keys import Frozen
 from headgate.core.state.migration import StateShapes
 from headgate.core.state.opening import StateOpener
 from headgate.core.state.snapshot import LIST, MAP, NONE, TTL
+from headgate.functions.context import TimeDomain
 from headgate.functions.state import AggregatingStateDescriptor, StateDescriptor, StateVisibility
 
 
@@ -56,6 +58,16 @@ class StateReader:
             room -= 0 if value.data is None else len(value.data)
             values.append(value)
         return StateValues(shape.kind, tuple(values))
+
+    def timers(self) -> Iterator[tuple[int, Key, TimeDomain]]:
+        """Time, key and domain of all timers that have not fired, in no given order."""
+        queues = (
+            (self._backend.event_timers, TimeDomain.EVENT_TIME),
+            (self._backend.processing_timers, TimeDomain.PROCESSING_TIME),
+        )
+        for queue, domain in queues:
+            for time_ms, key, _ in queue.items():
+                yield time_ms, key.key if isinstance(key, Frozen) else key, domain
 
     def _value(self, name: str, content: "_Content", key_data: bytes, room: int) -> StateValue:
         try:

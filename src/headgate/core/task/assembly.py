@@ -340,7 +340,9 @@ class TaskAssembly(Generic[Thread]):
         interval_ms = self._info.latency_interval_ms
         head = vertex.chain.operators[0].id
         marker = (interval_ms, head, order.subtask) if interval_ms > 0 else None
-        idling = SourceIdling(clock, services.wake, services.post, services.start_watch)
+        idling = SourceIdling(
+            clock, services.wake, services.post, services.start_watch, services.linger_ms
+        )
         return SourceProcessor(chain, loan, clock, idling, marker)
 
     def _place(self, address: Address | None) -> Here | RemoteProducer:

@@ -76,14 +76,16 @@ class SourceIdling:
         rouse: Callable[[], None],
         post: Post = post_at_once,
         start_watch: StartWatch = NothingWatched,
+        linger_ms: float = LINGER_MS,
     ) -> None:
-        """``rouse`` steps the task again if it rests."""
+        """``rouse`` steps the task again if it rests; ``linger_ms``: see ``LINGER_MS``."""
         self.due = True
         """Whether the source is to be polled."""
         self._clock = clock
         self._rouse = rouse
         self._post = post
         self._start_watch = start_watch
+        self._shortest_ms = linger_ms
         self._watch: DescriptorWatch | None = None
         self._watches = False
         self._watched_ms = 0.0
@@ -151,7 +153,7 @@ class SourceIdling:
             self._end_watch()
 
     def _woken(self) -> None:
-        self._lingers_until_ms = self._clock.now_ms() + LINGER_MS
+        self._lingers_until_ms = self._clock.now_ms() + self._shortest_ms
         self.become_due()
 
     # Descriptors.

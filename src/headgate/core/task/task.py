@@ -35,9 +35,10 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
 from headgate.core.state.backend import Backends
 from headgate.core.state.memory import MemoryBackends
+from headgate.core.state.reading import StateReader
 from headgate.core.task.debloating import BufferSizes
 from headgate.core.task.ending import StopMode, TaskEnding, take_part
-from headgate.core.task.idling import NothingWatched, Post, StartWatch, post_at_once
+from headgate.core.task.idling import LINGER_MS, NothingWatched, Post, StartWatch, post_at_once
 from headgate.core.task.life_cycle import Lifecycle, TaskTransition
 from headgate.core.task.mailbox import NORMAL, URGENT, Lap, Mailbox, MailboxLoop
 from headgate.core.task.operator_mail import OperatorMail
@@ -94,6 +95,8 @@ class TaskServices:
     """Waits while user code runs; raises TaskCancelled."""
     when_cancelled: Callable[[Callable[[], None]], None] = lambda call: None
     """These three are used outside the baton, by any thread."""
+    linger_ms: float = LINGER_MS
+    """How long after a wake of a source the next one waits; 0: where that costs nothing."""
 
 
 class TaskListener(Protocol):
@@ -309,6 +312,10 @@ class Task:
     def read_state(self, question: ReadState, answer: AnswerRead) -> None:
         """See ``StateReads``; asked inside the baton, answered there between two bundles."""
         self._reads.ask(question, answer)
+
+    def state_reader(self, uid: str) -> StateReader | None:
+        """What reads the keyed state of an operator, between two steps; None: it has none."""
+        return self._chain.state_reader(uid)
 
     def statistics(self) -> TaskStatistics:
         """Asked inside the baton; what only its own thread can read is read anew, soon."""

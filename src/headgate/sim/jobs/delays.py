@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from headgate.core.task.idling import LINGER_MS
+
 
 @dataclass(frozen=True, slots=True)
 class Delays:
@@ -18,6 +20,8 @@ class Delays:
     """Of an asynchronous call."""
     post: tuple[float, ...] = (0.0, 0.1)
     """Until another thread's word has reached the task."""
+    linger_ms: float = LINGER_MS
+    """After a wake of a source, until the next one counts."""
 
 
-AT_ONCE: Final = Delays((0.0,), (0.0,), (0.0,), (0.0,), (0.0,))
+AT_ONCE: Final = Delays((0.0,), (0.0,), (0.0,), (0.0,), (0.0,), 0.0)

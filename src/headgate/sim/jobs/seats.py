@@ -61,6 +61,7 @@ class Seat:
             spills=worker.spills,
             post=self._post,
             start_watch=self._start_watch,
+            linger_ms=delays.linger_ms,
             is_cancelled=lambda: self.cancelled,
         )
         self._watch: SimWatch | None = None

@@ -10,7 +10,7 @@ from random import Random
 from typing import Final
 
 from headgate.base.checkpoints import SourceState, TaskRestore
-from headgate.base.errors import ChannelsDiffer
+from headgate.base.errors import ChannelsDiffer, FinishedAlready
 from headgate.base.messages import CheckpointOrder
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.deployment import RunPlan
@@ -147,7 +147,7 @@ class RecoveringJob(SimJob):
         if latest is not None and scale != known:
             try:
                 restore(latest.metadata, scenario.job_graph)
-            except ChannelsDiffer:  # records are on their way where nobody can be given them
+            except (ChannelsDiffer, FinishedAlready):  # records or ends that nobody can be given
                 scale = known
                 scenario = self.plan.scaled(scale, self.random)
         self.rescaled += scale != known
@@ -157,13 +157,18 @@ class RecoveringJob(SimJob):
     def plan_attempt(self, graph: JobGraph) -> RunPlan:
         """From the newest complete checkpoint, or from the beginning."""
         self.attempts += 1
-        latest, settings = self.recovery.history.latest, self.plan.settings
+        latest, order = self.recovery.history.latest, self._order()
         given = {} if latest is None else restore(latest.metadata, graph)
-        order = CheckpointOrder("memory", "sim", settings.is_exact, settings.overtake_after_ms)
         if latest is None:
             return self._plan_run(graph, given, order)
         metadata = latest.metadata
         return self._plan_run(graph, given, order, metadata.checkpoint, metadata.sources)
+
+    def _order(self) -> CheckpointOrder:
+        """How tasks take checkpoints."""
+        settings = self.plan.settings
+        folder = "memory" if settings.is_enabled else ""
+        return CheckpointOrder(folder, "sim", settings.is_exact, settings.overtake_after_ms)
 
     def _remember(self, history: CheckpointHistory) -> Recovery:
         return Recovery(

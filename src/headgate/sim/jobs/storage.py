@@ -25,6 +25,14 @@ class SimStorage:
         self._newest = 0
         self._written = 0
 
+    def copy(self) -> "SimStorage":
+        """Another one with the same files; they never change."""
+        copied = SimStorage()
+        copied.complete, copied.savepoints = dict(self.complete), dict(self.savepoints)
+        copied._files = dict(self._files)
+        copied._newest, copied._written = self._newest, self._written
+        return copied
+
     # Tasks.
 
     def write(self, checkpoint: int, task: str, data: bytes) -> Piece:
