@@ -5,6 +5,7 @@ used, so that ``import headgate`` stays quick and programs can be written where 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -106,6 +107,17 @@ def runtime() -> Runtime:
         assert _Hook.opener is not None, "headgate/__init__.py says how to open the runtime"
         _Hook.opened = _Hook.opener()
     return _Hook.opened
+
+
+@contextmanager
+def runtime_replaced(by: Runtime) -> Iterator[None]:
+    """For a while programs of this process are run by another runtime."""
+    opened, parallelism = _Hook.opened, _Hook.parallelism
+    _Hook.opened, _Hook.parallelism = by, None
+    try:
+        yield
+    finally:
+        _Hook.opened, _Hook.parallelism = opened, parallelism
 
 
 def set_default_parallelism(parallelism: int | None) -> None:

@@ -43,6 +43,7 @@ HeadgateError
 │       └── SequenceGap, CreditOverdrawn, EventsOverdrawn
 ├── DriverUnreachable, DriverLost, ResultsRefused, TaskManagerLost, StartTimedOut
 ├── RunRefused, RunSuperseded, RunFailed
+├── HarnessMisused             a test has used ``headgate.testing`` in a way that it does not work
 └── JobFailed, JobCancelled, JobTakenOver, FutureCancelled
 """
 
@@ -1068,6 +1069,10 @@ class FutureCancelled(HeadgateError):
         super().__init__(
             "this future was cancelled, so it has no result; the job goes on: ask its client again"
         )
+
+
+class HarnessMisused(HeadgateError):
+    """A test has used ``headgate.testing`` in a way that it does not work."""
 
 
 def raise_user_error(error: BaseException, operator: str, doing: str = "") -> NoReturn:

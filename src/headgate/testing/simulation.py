@@ -1,0 +1,350 @@
+"""Runs a user's program again and again in the simulator, and compares what comes of it.
+
+The first run is calm. Each seed draws another clock, parallelism, order of steps and faults. Law:
+every run commits what the calm one has committed, or the program relies on something that no
+cluster promises; a seed that fails, fails again.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from headgate.api.program import Program
+from headgate.base.errors import HarnessMisused, HeadgateError, UserFunctionFailed
+from headgate.testing.canonical import copied, counted, difference, text_of
+from headgate.testing.global_state import GlobalState
+from headgate.testing.hash_order import OtherProcess
+from headgate.testing.laws import MergeUnsound, check_aggregates
+from headgate.testing.outside import externals
+from headgate.testing.program import Build, built_program
+from headgate.testing.runtime import DEFAULT_PARALLELISM, TestingRuntime
+from headgate.testing.scenario import (
+    CALM,
+    FAULTS,
+    Circumstances,
+    calm_scenario,
+    draw_scenario,
+)
+from headgate.testing.watching import Watch
+from headgate.testing.world import MOST_STEPS, MOST_TIMES, ProgramWorld
+
+SEEDS: Final = 200
+SEED_VARIABLE: Final = "HEADGATE_SEED"
+SEEDS_VARIABLE: Final = "HEADGATE_SEEDS"
+HASH_SEEDS: Final = 2
+SEEDS_ALONE: Final = 8
+"""Other processes are started after so many seeds: most mistakes have shown by then."""
+
+Check = Callable[[dict[str, list[Any]]], object]
+"""Takes the records of all outputs by name; False or an exception: they are wrong."""
+
+
+class SimulationFailed(AssertionError):
+    """A run of a program in the simulator went wrong; the message says how to repeat it."""
+
+    def __init__(self, problem: str, seed: int | None, details: Sequence[str] = ()) -> None:
+        lines = [problem, *(f"  {line}" for line in details)]
+        super().__init__("\n".join(lines))
+        self.problem = problem
+        self.seed = seed
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """What ``simulate`` has seen."""
+
+    outputs: dict[str, list[Any]]
+    """Of the calm run, by name."""
+    seeds: int
+    attempts: int
+    """Of all runs together: one more for each time that a job was restored."""
+    steps: int
+
+
+@dataclass(slots=True)
+class _RunResult:
+    outputs: dict[str, list[Any]] = field(default_factory=dict)
+    error: BaseException | None = None
+    story: list[str] = field(default_factory=list)
+    steps: int = 0
+    attempts: int = 0
+    length_ms: float = 0.0
+    watch: Watch = field(default_factory=Watch)
+    programs: list[Program] = field(default_factory=list)
+
+    def texts(self) -> "dict[str, Counter[str]]":
+        return {name: counted(records) for name, records in self.outputs.items()}
+
+
+def simulate(
+    build: Build,
+    *,
+    seeds: int | None = None,
+    seed: int | None = None,
+    faults: Iterable[str] = FAULTS,
+    check: Check | None = None,
+    allow_mutation: bool = False,
+    hash_seeds: int = HASH_SEEDS,
+    parallelism: int = DEFAULT_PARALLELISM,
+) -> SimulationResult:
+    """Run the program that ``build(env)`` writes with many seeds; raises SimulationFailed.
+
+    ::
+
+        def test_orders_survive():
+            simulate(build, seeds=200)
+
+    Every run begins with ``build(env)``, and its outputs must be those of a calm run, in any order;
+    so must be what each ``External`` holds. With ``check(outputs)`` that decides instead, for
+    programs that may come to several results. ``faults`` are some of crash, network, error, rescale
+    and driver. Operators with a parallelism of 1 keep it, others get 1 to 4. ``seed`` repeats one
+    run. In ``hash_seeds`` other processes, sets of texts have another order.
+    """
+    simulation = _Simulation(build, _checked(faults), check, not allow_mutation, parallelism)
+    chosen = _chosen_seeds(seeds, seed)
+    calm = simulation.begin()
+    steps, attempts = calm.steps, calm.attempts
+    with ExitStack() as processes:
+        others: list[OtherProcess] = []
+        for at, number in enumerate(chosen, 1):
+            run = simulation.run(number, Circumstances(faults=simulation.faults))
+            steps, attempts = steps + run.steps, attempts + run.attempts
+            simulation.judge(number, run)
+            if at == min(len(chosen), SEEDS_ALONE) and check is None and len(chosen) > 1:
+                others = simulation.start_others(hash_seeds, processes)
+            for other in [each for each in others if each.has_ended or at == len(chosen)]:
+                others.remove(other)
+                simulation.compare(other)
+    return SimulationResult(calm.outputs, len(chosen), attempts, steps)
+
+
+def _chosen_seeds(seeds: int | None, seed: int | None) -> Sequence[int]:
+    if seed is None and os.environ.get(SEED_VARIABLE):
+        seed = int(os.environ[SEED_VARIABLE])
+    if seed is not None:
+        return [seed]
+    if seeds is None:
+        seeds = int(os.environ.get(SEEDS_VARIABLE, SEEDS))
+    if type(seeds) is not int or seeds < 1:
+        raise HarnessMisused(f"simulate(): seeds is {seeds!r}; give a whole number above 0")
+    return range(1, seeds + 1)
+
+
+def _checked(faults: Iterable[str]) -> tuple[str, ...]:
+    chosen = (faults,) if isinstance(faults, str) else tuple(faults)
+    for fault in chosen:
+        if fault not in FAULTS:
+            raise HarnessMisused(f"there is no fault {fault!r}; there are {', '.join(FAULTS)}")
+    return chosen
+
+
+class _Simulation:
+    def __init__(
+        self,
+        build: Build,
+        faults: tuple[str, ...],
+        check: Check | None,
+        mutation: bool,
+        parallelism: int,
+    ) -> None:
+        self.faults = faults
+        self._build = build
+        self._check = check
+        self._mutation = mutation
+        self._parallelism = parallelism
+        self._globals = GlobalState()
+        self._calm = _RunResult()
+
+    def begin(self) -> _RunResult:
+        """The calm run, and what can be told from it alone."""
+        self._calm = calm = self.run(0, CALM)
+        if calm.error is not None:
+            raise _failed(f"the calm run fails: {_words(calm.error)}", None, calm) from calm.error
+        if not calm.programs:
+            raise HarnessMisused("build() has written no program; return a stream from it")
+        if self._check is None and not calm.outputs:
+            raise HarnessMisused(
+                "the program has no output to compare; return a stream from build(), let its sinks "
+                "write to an External, or give check="
+            )
+        problem = self._verdict(calm, None)
+        if problem:
+            raise _failed(f"the calm run is wrong: {problem}", None, calm)
+        for program in calm.programs:
+            try:
+                check_aggregates(program, calm.watch.samples)
+            except MergeUnsound as error:
+                raise SimulationFailed(str(error), None) from error
+        return calm
+
+    def run(self, seed: int, what: Circumstances) -> _RunResult:
+        """One run; its error is in the result."""
+        result = _RunResult()
+        self._globals.reset()
+        for external in externals():
+            external.reset()
+
+        def run_program(program: Program) -> None:
+            result.programs.append(program)
+            self._run_program(program, seed, what, result)
+
+        runtime = TestingRuntime(run_program, self._parallelism, echo=False)
+        try:
+            program = built_program(self._build, runtime)
+            if program is not None:
+                run_program(program)
+        except Exception as error:
+            if what is CALM and isinstance(error, HarnessMisused):
+                raise  # no matter of the program
+            result.error = error
+        result.outputs = {output.name: output.records for output in runtime.outputs}
+        for number, external in enumerate(externals()):
+            is_empty = text_of(external.value) == text_of(external.factory())
+            if external.compared and not is_empty:
+                name = external.name
+                free = name if name not in result.outputs else f"{name} {number}"
+                result.outputs[free] = [copied(external.value)]
+        return result
+
+    def _run_program(
+        self, program: Program, seed: int, what: Circumstances, result: _RunResult
+    ) -> None:
+        calm = self._calm
+        watch = result.watch = Watch(seed, mutation=self._mutation)
+        if what is CALM:
+            watch.takes_samples = True
+            plan, most_steps = calm_scenario(program, watch.wrap), MOST_STEPS
+        else:
+            plan = draw_scenario(program, watch, seed, calm.length_ms, what)
+            most_steps = max(200_000, MOST_TIMES * calm.steps)
+        world = ProgramWorld(plan, most_steps)
+        try:
+            world.run_to_end()
+        finally:
+            result.story += world.describe()
+            result.steps += world.steps
+            result.attempts += world.job.attempts
+            result.length_ms = max(result.length_ms, world.clock.now_ms)
+
+    # Judgement.
+
+    def judge(self, seed: int, run: _RunResult) -> None:
+        """Raises SimulationFailed."""
+        problem = self._verdict(run, self._calm)
+        if problem:
+            says_all = isinstance(run.error, HeadgateError) and not isinstance(
+                run.error, UserFunctionFailed
+            )
+            cause = "" if says_all else self._cause(seed)
+            changed = self._globals.changed()
+            raise _failed(f"seed {seed}: {problem}", seed, run, cause, changed) from run.error
+
+    def _verdict(self, run: _RunResult, calm: _RunResult | None) -> str:
+        """What is wrong with a run; empty: nothing."""
+        if run.error is not None:
+            return _words(run.error)
+        if self._check is not None:
+            return _checked_by(self._check, run.outputs)
+        return "" if calm is None else _compared(calm.texts(), run.texts())
+
+    def _cause(self, seed: int) -> str:
+        """What of all that differs from the calm run is enough to make it go wrong."""
+        for what, words in _ladder(self.faults):
+            if self._verdict(self.run(seed, what), self._calm):
+                return words
+        return "all of it together"
+
+    def start_others(self, hash_seeds: int, stack: ExitStack) -> list[OtherProcess]:
+        """Processes with other hash seeds, which run beside this one."""
+        return [
+            stack.enter_context(closing(OtherProcess(self._build, self._parallelism, hash_seed)))
+            for hash_seed in range(1, hash_seeds + 1)
+        ]
+
+    def compare(self, other: OtherProcess) -> None:
+        """Another process comes to the same; raises SimulationFailed."""
+        found = other.texts()
+        problem = "" if found is None else _compared(self._calm.texts(), found)
+        if problem:
+            raise SimulationFailed(
+                f"with PYTHONHASHSEED={other.hash_seed} {problem}",
+                None,
+                ["it relies on the order of a set, or on hash(): sort, or use a dict"],
+            )
+
+
+def _ladder(faults: tuple[str, ...]) -> list[tuple[Circumstances, str]]:
+    """From what says most about the cause to what says least."""
+    still = Circumstances(parallelism=False, scheduling=False, faults=(), outside=False)
+    return [
+        (
+            replace(still, outside=True),
+            "another time of day and other random numbers; the program reads them itself: use "
+            "timestamps, the timer service, or a Random made of the record",
+        ),
+        (
+            replace(still, parallelism=True),
+            "another parallelism; the result depends on which keys share a task: keep state by key",
+        ),
+        (
+            replace(still, scheduling=True),
+            "another order of steps; the result depends on the order in which records of several "
+            "channels or keys come",
+        ),
+        (
+            replace(still, parallelism=True, scheduling=True),
+            "another parallelism and order of steps; the result depends on the order in which "
+            "records of several tasks come",
+        ),
+        (
+            replace(still, scheduling=True, faults=faults),
+            "a restore; what is kept outside of Headgate's state is lost or counts twice: keep it "
+            "in state, let sinks overwrite or commit, let a source's position follow its records",
+        ),
+    ]
+
+
+def _compared(expected: "dict[str, Counter[str]]", found: "dict[str, Counter[str]]") -> str:
+    nothing: Counter[str] = Counter()
+    problems = [
+        f"{name!r} differs from the calm run: {different}"
+        for name in dict.fromkeys((*expected, *found))
+        if (different := difference(expected.get(name, nothing), found.get(name, nothing)))
+    ]
+    return "; ".join(problems)
+
+
+def _checked_by(check: Check, outputs: dict[str, list[Any]]) -> str:
+    try:
+        found = check(outputs)
+    except Exception as error:
+        return f"check() raised {_words(error)}"
+    return "check() returned False" if found is False else ""
+
+
+def _words(error: BaseException) -> str:
+    return str(error) if isinstance(error, HeadgateError) else f"{type(error).__name__}: {error}"
+
+
+def _failed(
+    problem: str, seed: int | None, run: _RunResult, cause: str = "", changed: Sequence[str] = ()
+) -> SimulationFailed:
+    details = list(run.story)
+    if cause:
+        details.append(f"enough to make it go wrong: {cause}")
+    if changed:
+        details.append(f"changed while it ran: {', '.join(changed)}")
+    if seed is not None:
+        details.append(f"repeat it: simulate(build, seed={seed}), or {SEED_VARIABLE}={seed} pytest")
+    return SimulationFailed(problem, seed, details)
+
+
+def calm_texts(build: Build, parallelism: int) -> "dict[str, Counter[str]]":
+    """How the outputs of a calm run look."""
+    run = _Simulation(build, (), None, False, parallelism).run(0, CALM)
+    if run.error is not None:
+        raise run.error
+    return run.texts()

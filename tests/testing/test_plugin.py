@@ -1,0 +1,78 @@
+"""The plugin for pytest, in runs of pytest of its own."""
+
+import pytest
+
+pytest_plugins = ["pytester"]
+PLUGIN = ("-p", "headgate.testing.plugin", "-p", "no:cacheprovider")
+
+
+@pytest.fixture(autouse=True)
+def _no_other_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
+TEST = """
+    from headgate import KeyedProcessFunction
+
+    class Doubled(KeyedProcessFunction):
+        closed = []
+
+        def process_element(self, value, ctx):
+            yield value * 2
+
+        def close(self):
+            Doubled.closed.append(True)
+
+    class Forgetful(KeyedProcessFunction):
+        def open(self, context):
+            self.count = 0
+
+        def process_element(self, value, ctx):
+            self.count += 1
+            yield self.count
+
+    def test_harness(headgate_harness):
+        harness = headgate_harness(Doubled(), key_selector=lambda value: value)
+        harness.send(2)
+        assert harness.output == [4]
+        again = headgate_harness.restore(
+            harness.snapshot(), Doubled(), key_selector=lambda value: value
+        )
+        again.send(3)
+        assert again.output == [6]
+
+    def test_run_local(headgate_run_local):
+        assert headgate_run_local(lambda env: env.from_collection([1])).output == [1]
+
+    def test_simulate(headgate_simulate):
+        result = headgate_simulate(lambda env: env.from_collection([1]), hash_seeds=0)
+        assert result.seeds == 4
+
+    def test_a_mistake(headgate_simulate):
+        headgate_simulate(
+            lambda env: env.from_collection(range(30)).key_by(lambda n: n % 3).process(Forgetful()),
+            hash_seeds=0,
+        )
+"""
+
+
+def test_its_fixtures_and_options_work(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TEST)
+    result = pytester.runpytest_subprocess(*PLUGIN, "--headgate-seeds", "4", "-k", "not mistake")
+    result.assert_outcomes(passed=3)
+    result = pytester.runpytest_subprocess(*PLUGIN, "-k", "mistake")
+    result.assert_outcomes(failed=1)
+    line = next(line for line in result.outlines if "repeat it" in line)
+    seed = line.split("seed=")[1].split(")")[0]
+    result = pytester.runpytest_subprocess(*PLUGIN, "--headgate-seed", seed, "-k", "mistake")
+    result.stdout.fnmatch_lines([f"*seed {seed}: *differs from the calm run*"])
+
+
+def test_it_loads_nothing_of_headgate_that_is_slow(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        "import sys\n"
+        "def test_modules():\n"
+        "    assert 'headgate.testing.plugin' in sys.modules\n"
+        "    assert 'headgate.core' not in sys.modules and 'greenlet' not in sys.modules\n"
+    )
+    pytester.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=1)
