@@ -33,6 +33,7 @@ PAGES = (
     "docs/async-io.md",
     "docs/model-calls.md",
     "docs/errors.md",
+    "docs/testing.md",
     "docs/types.md",
     "docs/batch.md",
     "docs/columns.md",
