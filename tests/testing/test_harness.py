@@ -28,7 +28,13 @@ from headgate import (
 )
 from headgate.datastream import TimeDomain
 from headgate.datastream.state import StateTtlConfig
-from headgate.testing import FunctionHarness, HarnessMisused, OperatorHarness, PendingTimer
+from headgate.testing import (
+    External,
+    FunctionHarness,
+    HarnessMisused,
+    OperatorHarness,
+    PendingTimer,
+)
 from tests.testing.jobs_kit import Mean, Sorted
 
 SUM = ValueStateDescriptor("sum", Types.INT())
@@ -353,6 +359,30 @@ def test_the_exception_of_a_function_comes_as_it_is() -> None:
 def test_bad_use_is_told_in_a_sentence(use: Any, problem: str) -> None:
     with pytest.raises(HarnessMisused, match=problem):
         use()
+
+
+closed: External[list[str]] = External(list, "closed", compared=False)
+
+
+class Closing(MapFunction):
+    def map(self, value: Any) -> Any:
+        return value
+
+    def close(self) -> None:
+        closed.value.append("closed")
+
+
+def test_functions_are_closed_with_their_harness() -> None:
+    closed.reset()
+    with FunctionHarness(Closing()) as harness:
+        harness.send(1)
+        assert closed.value == []
+    assert closed.value == ["closed"]
+    harness.close()
+    finished = FunctionHarness(Closing())
+    finished.finish()
+    finished.close()
+    assert closed.value == ["closed", "closed"]
 
 
 def test_watermarks_do_not_go_back() -> None:

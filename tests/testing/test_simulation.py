@@ -4,14 +4,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime, timedelta
+from threading import Lock
 from typing import Any
 
 import pytest
 
-from headgate import StreamExecutionEnvironment
+from headgate import RuntimeExecutionMode, SourceFunction, StreamExecutionEnvironment
 from headgate.testing import External, HarnessMisused, ManualSource, SimulationFailed, simulate
 from tests.testing import jobs_kit
-from tests.testing.jobs_kit import MISTAKES, RIGHT
+from tests.testing.jobs_kit import EVENTS, MISTAKES, RIGHT
 
 Env = StreamExecutionEnvironment
 SEEDS = 80
@@ -157,6 +159,48 @@ def test_a_hand_filled_source_can_be_simulated() -> None:
     assert len(simulate(build, seeds=20).outputs["output"]) == 20
 
 
+def test_a_batch_can_be_simulated() -> None:
+    def build(env: Env) -> Any:
+        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+        return env.from_collection(EVENTS).key_by(jobs_kit.key_of).process(jobs_kit.Count())
+
+    assert len(simulate(build, seeds=20, hash_seeds=0).outputs["output"]) == len(EVENTS)
+
+
+def test_records_with_times_can_be_simulated() -> None:
+    simulate(_days, seeds=15, hash_seeds=0)
+
+
+def _days(env: Env) -> Any:
+    days = [datetime(2024, 1, 1 + number % 3) for number in range(20)]
+    return env.from_collection(days).key_by(lambda day: day).process(Latest())
+
+
+class Latest(jobs_kit.Count):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.count.update((self.count.value() or 0) + 1)
+        yield value, value + timedelta(days=1), self.count.value()
+
+
+def test_a_source_that_cannot_be_read_again_is_refused_with_faults() -> None:
+    class Once(SourceFunction):
+        bounded = True
+
+        def run(self, ctx: Any) -> None:
+            for number in range(10):
+                ctx.collect(number)
+
+        def cancel(self) -> None:
+            pass
+
+    def build(env: Env) -> Any:
+        return env.add_source(Once())
+
+    with pytest.raises(HarnessMisused, match="cannot be read again.*faults=\\(\\)"):
+        simulate(build, seeds=1)
+    assert len(simulate(build, seeds=10, faults=(), hash_seeds=0).outputs["output"]) == 10
+
+
 def test_externals_begin_empty_in_every_run() -> None:
     rows: External[list[int]] = External(list, "rows")
 
@@ -181,3 +225,14 @@ def test_neither_pyspark_nor_pyarrow_is_loaded() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
     )
     assert found.stdout.strip() == "[]"
+
+
+def test_a_program_that_cannot_leave_the_process_is_warned_of() -> None:
+    lock = Lock()
+
+    def build(env: Env) -> Any:
+        with lock:
+            return env.from_collection([1])
+
+    with pytest.warns(UserWarning, match="cannot be pickled.*hash_seeds=0"):
+        simulate(build, seeds=2, hash_seeds=1)

@@ -7,7 +7,7 @@ was there before the first; what is not plain data is left alone.
 import pickle
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 from headgate.testing.virtual_time import user_modules
@@ -21,8 +21,9 @@ MOST_BYTES: Final = 1 << 20
 class _Place:
     """Where a value is held: a dictionary of names, or the container itself."""
 
-    def __init__(self, title: str, owner: Any, name: str, data: bytes) -> None:
-        self.title = title
+    def __init__(self, module: str, title: str, owner: Any, name: str, data: bytes) -> None:
+        self.module = module
+        self.title = f"{module}.{title}"
         self._owner = owner
         self._name = name
         self._data = data
@@ -55,6 +56,14 @@ class GlobalState:
                 self._changed[place.title] = None
                 place.restore()
 
+    def narrow(self, modules: set[str]) -> None:
+        """Only these are concerned, and those where a run has changed something."""
+        self.reset()
+        concerned = modules | {
+            place.module for place in self._places if place.title in self._changed
+        }
+        self._places = [place for place in self._places if place.module in concerned]
+
     def changed(self) -> list[str]:
         """Names of what runs have changed."""
         self.reset()
@@ -63,29 +72,33 @@ class GlobalState:
 
 def _places() -> Iterator[_Place]:
     for module in user_modules():
-        for name, value in list(vars(module).items()):
-            if name.startswith("__"):
-                continue
-            title = f"{module.__name__}.{name}"
-            if isinstance(value, _ATOMS) or type(value) in _CONTAINERS:
-                yield from _place(title, vars(module), name, value)
-            elif isinstance(value, type) and value.__module__ == module.__name__:
-                for attribute, held in list(vars(value).items()):
-                    if not attribute.startswith("__") and (
-                        isinstance(held, _ATOMS) or type(held) in _CONTAINERS
-                    ):
-                        yield from _place(f"{title}.{attribute}", value, attribute, held)
-            elif isinstance(value, FunctionType) and value.__module__ == module.__name__:
-                for number, held in enumerate(value.__defaults__ or ()):
-                    if type(held) in _CONTAINERS:
-                        owner = {"held": held}
-                        yield from _place(f"default {number + 1} of {title}", owner, "held", held)
+        for title, owner, name, value in _data_of(module):
+            data = _pickled(value)
+            if data is not None and len(data) <= MOST_BYTES:
+                yield _Place(module.__name__, title, owner, name, data)
 
 
-def _place(title: str, owner: Any, name: str, value: object) -> Iterator[_Place]:
-    data = _pickled(value)
-    if data is not None and len(data) <= MOST_BYTES:
-        yield _Place(title, owner, name, data)
+def _data_of(module: ModuleType) -> Iterator[tuple[str, Any, str, object]]:
+    """Name, owner, name within the owner, and value."""
+    for name, value in list(vars(module).items()):
+        if name.startswith("__"):
+            continue
+        if _is_data(value):
+            yield name, vars(module), name, value
+        elif getattr(value, "__module__", None) != module.__name__:
+            continue
+        elif isinstance(value, type):
+            for attribute, held in list(vars(value).items()):
+                if not attribute.startswith("__") and _is_data(held):
+                    yield f"{name}.{attribute}", value, attribute, held
+        elif isinstance(value, FunctionType):
+            for number, held in enumerate(value.__defaults__ or (), 1):
+                if type(held) in _CONTAINERS:
+                    yield f"{name}, default {number}", {"held": held}, "held", held
+
+
+def _is_data(value: object) -> bool:
+    return isinstance(value, _ATOMS) or type(value) in _CONTAINERS
 
 
 def _held(owner: Any, name: str) -> Any:

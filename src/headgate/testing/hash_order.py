@@ -33,15 +33,19 @@ class OtherProcess:
 
     def __init__(self, build: Build, parallelism: int, hash_seed: int) -> None:
         self.hash_seed = hash_seed
+        self.problem = ""
+        """Why nothing has come of it."""
         self._process: subprocess.Popen[bytes] | None = None
-        work = _shipped(build, parallelism)
-        if work is None:
+        try:
+            work = _shipped(build, parallelism)
+        except Exception as error:
+            self.problem = f"build cannot be pickled: {type(error).__name__}: {error}"
             return
         self._process = subprocess.Popen(
             [sys.executable, "-c", _CODE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
         )
         assert self._process.stdin is not None
@@ -55,11 +59,13 @@ class OtherProcess:
         return self._process is None or self._process.poll() is not None
 
     def texts(self) -> "dict[str, Counter[str]] | None":
-        """What has come of it, by output; None: ``build`` cannot run in another process."""
+        """What has come of it, by output; None: ``problem`` says why nothing."""
         if self._process is None:
             return None
-        data, _ = self._process.communicate(timeout=TIMEOUT_S)
+        data, noise = self._process.communicate(timeout=TIMEOUT_S)
         if self._process.returncode:
+            lines = noise.decode(errors="replace").strip().splitlines()
+            self.problem = lines[-1] if lines else f"it ended with {self._process.returncode}"
             return None
         found: dict[str, Counter[str]] = pickle.loads(data)
         return found
@@ -72,7 +78,7 @@ class OtherProcess:
             process.communicate()
 
 
-def _shipped(build: Build, parallelism: int) -> bytes | None:
+def _shipped(build: Build, parallelism: int) -> bytes:
     module = sys.modules.get(getattr(build, "__module__", "") or "")
     by_value = module is not None and module.__name__ != "__main__"
     try:
@@ -80,8 +86,6 @@ def _shipped(build: Build, parallelism: int) -> bytes | None:
             cloudpickle.register_pickle_by_value(module)
         with pickled_by_value():
             return bytes(cloudpickle.dumps((build, parallelism)))
-    except Exception:
-        return None
     finally:
         if by_value:
             cloudpickle.unregister_pickle_by_value(module)

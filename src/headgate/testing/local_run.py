@@ -124,12 +124,14 @@ class LocalRun:
         self._run_on(world)
 
     def close(self) -> None:
-        """Forget the program in the middle of whatever it does; idempotent."""
+        """Cancel the program; its functions are closed. Idempotent."""
+        has_ended, self._has_ended = self._has_ended, True
         for source in self._sources:
             source.on_change(_nothing)
         if self._world is not None:
+            if not has_ended:
+                self._world.cancel()
             self._world.close()
-        self._has_ended = True
 
     def __enter__(self) -> "LocalRun":
         return self
@@ -219,13 +221,13 @@ class LocalRun:
         """Errors come as a job's errors do; the program ends with them."""
         try:
             act()
-        except UserFunctionFailed as error:
-            self.close()
-            name = self._name
-            raise JobFailed(name, str(error), error.operator) from error
+        except HarnessMisused:
+            raise
         except HeadgateError as error:
+            self._has_ended = True
             self.close()
-            raise JobFailed(self._name, str(error)) from error
+            operator = error.operator if isinstance(error, UserFunctionFailed) else ""
+            raise JobFailed(self._name, str(error), operator) from error
 
     def _live(self) -> ProgramWorld:
         if self._world is None or self._has_ended:

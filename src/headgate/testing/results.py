@@ -1,7 +1,7 @@
 """Where records of a program end that runs here: lists, which every attempt of the job shares.
 
-Law: with checkpoints a record counts once its checkpoint is complete, and once only, however often
-it is committed; without them it counts when it is written.
+Law: in a run with faults a record counts once its checkpoint is complete, or at the end of the job,
+and once only, however often it is committed; otherwise it counts when it is written.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,8 +24,10 @@ Batch: TypeAlias = tuple[int, int, list[Record]]
 class StreamOutput(ByReference):
     """What has come out of a stream."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, staged: bool = False) -> None:
+        """``staged``: records wait for their checkpoint, or the end, as a run may be repeated."""
         self.name = name
+        self.staged = staged
         self.records: list[Record] = []
         self._writers = count(1)
         self._committed: set[tuple[int, int]] = set()
@@ -49,8 +51,8 @@ class StreamOutput(ByReference):
 class PrintedOutput(StreamOutput):
     """What was printed: the lines, with the number of the task, and the records."""
 
-    def __init__(self, name: str, echo: Callable[[str], None]) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, staged: bool, echo: Callable[[str], None]) -> None:
+        super().__init__(name, staged)
         self.lines: list[str] = []
         self._echo_line = echo
 
@@ -69,7 +71,7 @@ class OutputSink(TwoPhaseCommittingSink):
         self.output = output
 
     def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
-        return StreamOutputWriter(self.output, context.checkpoints)
+        return StreamOutputWriter(self.output)
 
     def create_committer(self, context: ConnectorContext) -> Committer:
         return StreamOutputCommitter(self.output)
@@ -92,20 +94,18 @@ class PrintedSink(OutputSink):
         task = context.task
         prefix = format_prefix(self.identifier, task.subtask, task.parallelism)
         text = printed_text(self.type_info)
-        return StreamOutputWriter(
-            self.output, context.checkpoints, lambda record: (prefix + text(record), own(record))
-        )
+        return StreamOutputWriter(self.output, lambda record: (prefix + text(record), own(record)))
 
 
 class StreamOutputWriter(CommittingSinkWriter):
     """Of one task."""
 
     def __init__(
-        self, output: StreamOutput, staged: bool, made: Callable[[Record], Record] | None = None
+        self, output: StreamOutput, made: Callable[[Record], Record] | None = None
     ) -> None:
-        """``staged``: records wait for their checkpoint; ``made``: what becomes of a record."""
+        """``made``: what becomes of a record."""
         self._output = output
-        self._staged = staged
+        self._staged = output.staged
         self._made = made or own  # whoever has sent it may still change it
         self._writer = output.next_writer()
         self._number = 0

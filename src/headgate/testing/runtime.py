@@ -38,15 +38,17 @@ class TestingRuntime:
         run: RunProgram,
         parallelism: int = DEFAULT_PARALLELISM,
         settings: Mapping[str, str] | None = None,
-        echo: bool = True,
+        with_faults: bool = False,
     ) -> None:
-        """``settings`` are those of a new environment; ``echo``: what is printed is seen."""
+        """``settings`` are those of a new environment; ``with_faults``: runs may be repeated, so
+        that records count when they are committed, and what is printed is not seen.
+        """
         self.outputs: list[StreamOutput] = []
         """Of all sinks that ``collect`` and ``print`` have made."""
         self._run = run
         self._parallelism = parallelism
         self._settings = dict(settings or {})
-        self._echo = echo
+        self._with_faults = with_faults
 
     def settings(self) -> Mapping[str, str]:
         return self._settings
@@ -63,7 +65,7 @@ class TestingRuntime:
 
     def output_sink(self, name: str) -> OutputSink:
         """What comes to it can be read under this name, if no other sink has it."""
-        output = StreamOutput(self._free(name))
+        output = StreamOutput(self._free(name), self._with_faults)
         self.outputs.append(output)
         return OutputSink(output)
 
@@ -74,7 +76,8 @@ class TestingRuntime:
         return CollectedRecords(sink.output.records)
 
     def print_sink(self, sink_identifier: str | None) -> Sink:
-        output = PrintedOutput(self._free(sink_identifier or "print"), self._show)
+        name = self._free(sink_identifier or "print")
+        output = PrintedOutput(name, self._with_faults, self._show)
         self.outputs.append(output)
         return PrintedSink(output, sink_identifier)
 
@@ -135,7 +138,7 @@ class TestingRuntime:
         )
 
     def _show(self, line: str) -> None:
-        if self._echo:
+        if not self._with_faults:
             sys.stdout.write(f"{line}\n")
 
 

@@ -122,6 +122,8 @@ def draw_scenario(
     epoch_ms = random.randrange(10**9, 2 * 10**12)
     if what.scheduling:
         settings = _draw_checkpoints(random, length_ms, bool(what.faults))
+        if program.graph.batch:
+            settings = replace(settings, interval_ms=-1)
         plan = _scenario(program, watch.wrap, seed, settings, Delays())
         _draw_order(plan, watch, random)
     else:
@@ -132,7 +134,7 @@ def draw_scenario(
         plan.parallelisms = (chosen[0], chosen[1], chosen[2])
     plan.rescales = what.parallelism
     plan.break_next = watch.fail_next
-    plan.troubles = _draw_troubles(random, what.faults)
+    plan.troubles = _draw_troubles(random, what.faults, program.graph.batch)
     places = random if what.scheduling else None
     plan.first = _placed(plan, plan.first, plan.parallelisms[0], places)
     return plan
@@ -231,11 +233,14 @@ def _draw_weather(random: Random) -> Weather:
     )
 
 
-def _draw_troubles(random: Random, faults: tuple[str, ...]) -> list[Trouble]:
+def _draw_troubles(random: Random, faults: tuple[str, ...], batch: bool) -> list[Trouble]:
+    """A batch takes no checkpoints, and begins anew after each."""
+    if batch:
+        faults = tuple(fault for fault in faults if fault != RESCALE)
     if not faults:
         return []
     kinds = [random.choice(KINDS[random.choice(faults)]) for _ in range(random.choice((1, 2, 3)))]
-    after = sorted(random.choice((0, 1, 1, 1, 2, 3)) for _ in kinds)
+    after = sorted(random.choice((0,) if batch else (0, 1, 1, 1, 2, 3)) for _ in kinds)
     return [
         Trouble(kind, checkpoints, int(10 ** random.uniform(0.0, 2.2)))
         for kind, checkpoints in zip(kinds, after, strict=True)

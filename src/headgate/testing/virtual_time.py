@@ -5,6 +5,7 @@ time, and the functions of ``random`` and ``uuid.uuid4`` draw from the seed of t
 holds for the thread that runs the program, while it runs; others see the real ones.
 """
 
+import copyreg
 import datetime
 import random
 import sys
@@ -130,6 +131,16 @@ def virtual_time(clock: Clock, seed: int) -> Iterator[None]:
 _seeded: "WeakKeyDictionary[Clock, Any]" = WeakKeyDictionary()
 
 
+def _reduced(value: datetime.datetime) -> tuple[Any, ...]:
+    """How a time is pickled meanwhile: by its name, its class would be the virtual one."""
+    reduced: Any = datetime.datetime.__reduce_ex__(value, 4)
+    return _revived, reduced[1]
+
+
+def _revived(*args: Any) -> datetime.datetime:
+    return _real_datetime(*args)
+
+
 class _Places:
     """Where modules hold what is replaced; looked for again when modules were imported."""
 
@@ -144,8 +155,13 @@ def _patch() -> Callable[[], None]:
     found = _Places.found
     for names, name, _, swap in found:
         names[name] = swap
+    before = copyreg.dispatch_table.get(_real_datetime)
+    copyreg.pickle(_real_datetime, _reduced)
 
     def undo() -> None:
+        copyreg.dispatch_table.pop(_real_datetime)
+        if before is not None:
+            copyreg.pickle(_real_datetime, before)
         for names, name, real, _ in found:
             names[name] = real
 

@@ -182,7 +182,8 @@ class ProgramWorld:
         if self.steps > self._most_steps:
             raise HarnessMisused(
                 f"the program had not ended after {self.steps} steps and "
-                f"{self.clock.now_ms / 1000:.0f} s of virtual time; let its sources end"
+                f"{self.clock.now_ms / 1000:.0f} s of virtual time; let its sources end, or give "
+                f"run_local a duration_ms"
             )
         return True
 
@@ -196,6 +197,12 @@ class ProgramWorld:
             for task in [*self.driver.tasks]:
                 task.thread.kill()
             self.running = []
+
+    def cancel(self) -> None:
+        """The tasks end, and close their functions."""
+        if self._open:
+            self.driver.cancel_task("")
+            self.settle()
 
     def savepoint(self, stop: Stop) -> Callable[[], StoreCheckpoint | None]:
         """Take one; what it returns gives it, once it is there."""
