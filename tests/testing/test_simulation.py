@@ -5,12 +5,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import mkdtemp
 from threading import Lock
 from typing import Any
 
 import pytest
 
 from headgate import RuntimeExecutionMode, SourceFunction, StreamExecutionEnvironment
+from headgate.connectors.files.sink import TextFileSink
 from headgate.testing import External, HarnessMisused, ManualSource, SimulationFailed, simulate
 from tests.testing import jobs_kit
 from tests.testing.jobs_kit import EVENTS, MISTAKES, RIGHT
@@ -236,3 +239,20 @@ def test_a_program_that_cannot_leave_the_process_is_warned_of() -> None:
 
     with pytest.warns(UserWarning, match="cannot be pickled.*hash_seeds=0"):
         simulate(build, seeds=2, hash_seeds=1)
+
+
+def test_files_are_written_once_in_every_run(tmp_path: Path) -> None:
+    folders: External[list[Path]] = External(list, "folders", compared=False)
+
+    def build(env: Env) -> None:
+        folders.value.append(Path(mkdtemp(dir=tmp_path)))
+        counts = env.from_collection(EVENTS).key_by(jobs_kit.key_of).process(jobs_kit.Count())
+        counts.map(str).sink_to(TextFileSink(str(folders.value[0])))
+
+    def check(outputs: dict[str, list[Any]]) -> bool:
+        files = [path for path in folders.value[0].rglob("*") if path.is_file()]
+        visible = [path for path in files if path.name[0] not in "._"]
+        lines = [line for path in visible for line in path.read_text().splitlines()]
+        return len(lines) == len(set(lines)) == len(EVENTS)
+
+    assert simulate(build, seeds=25, check=check).attempts > 26

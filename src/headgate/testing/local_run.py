@@ -1,6 +1,7 @@
 """A whole program in this process, without Spark, in virtual time."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -129,9 +130,11 @@ class LocalRun:
         for source in self._sources:
             source.on_change(_nothing)
         if self._world is not None:
-            if not has_ended:
-                self._world.cancel()
-            self._world.close()
+            try:
+                if not has_ended:
+                    self._world.cancel()
+            finally:
+                self._world.close()
 
     def __enter__(self) -> "LocalRun":
         return self
@@ -224,8 +227,8 @@ class LocalRun:
         except HarnessMisused:
             raise
         except HeadgateError as error:
-            self._has_ended = True
-            self.close()
+            with suppress(HeadgateError):  # the first one is the cause
+                self.close()
             operator = error.operator if isinstance(error, UserFunctionFailed) else ""
             raise JobFailed(self._name, str(error), operator) from error
 

@@ -5,11 +5,12 @@ every run commits what the calm one has committed, or the program relies on some
 cluster promises; a seed that fails, fails again.
 """
 
+import gc
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -107,20 +108,32 @@ def simulate(
     """
     simulation = _Simulation(build, _checked(faults), check, not allow_mutation, parallelism)
     chosen = _chosen_seeds(seeds, seed)
-    calm = simulation.begin()
-    steps, attempts = calm.steps, calm.attempts
-    with ExitStack() as processes:
+    with ExitStack() as stack:
+        stack.enter_context(_no_leaks())
+        calm = simulation.begin()
+        steps, attempts = calm.steps, calm.attempts
         others: list[OtherProcess] = []
         for at, number in enumerate(chosen, 1):
             run = simulation.run(number, Circumstances(faults=simulation.faults))
             steps, attempts = steps + run.steps, attempts + run.attempts
             simulation.judge(number, run)
             if at == min(len(chosen), SEEDS_ALONE) and check is None and len(chosen) > 1:
-                others = simulation.start_others(hash_seeds, processes)
+                others = simulation.start_others(hash_seeds, stack)
             for other in [each for each in others if each.has_ended or at == len(chosen)]:
                 others.remove(other)
                 simulation.compare(other)
     return SimulationResult(calm.outputs, len(chosen), attempts, steps)
+
+
+@contextmanager
+def _no_leaks() -> Iterator[None]:
+    """A worker that dies closes nothing; its system would, and here the garbage collector does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        try:
+            yield
+        finally:
+            gc.collect()
 
 
 def _chosen_seeds(seeds: int | None, seed: int | None) -> Sequence[int]:
@@ -163,7 +176,6 @@ class _Simulation:
     def begin(self) -> _RunResult:
         """The calm run, and what can be told from it alone."""
         self._calm = calm = self.run(0, CALM)
-        self._globals.narrow(_modules_of(self._build, calm.programs))
         if calm.error is not None:
             raise _failed(f"the calm run fails: {_words(calm.error)}", None, calm) from calm.error
         if not calm.programs:
@@ -181,6 +193,7 @@ class _Simulation:
                 check_aggregates(program, calm.watch.samples)
             except MergeUnsound as error:
                 raise SimulationFailed(str(error), None) from error
+        self._globals.narrow(_modules_of(self._build, calm.programs))
         return calm
 
     def run(self, seed: int, what: Circumstances) -> _RunResult:
