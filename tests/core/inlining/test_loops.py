@@ -149,14 +149,14 @@ def test_folding_is_that_of_calls(
 
     body = body_of(function, 2, definitions_of(function))
     assert body is not None
-    given = {**LOOKS, "freeze": None, "absent": absent, "none": none}
+    given = {**LOOKS, "absent": absent, "none": none}
     given["key_of"] = itemgetter(0)
     part = RecordPart(0, False) if takes_keys else None
     loop = reduce_loop(function, body, given, by_value=by_value, part=part)
     assert loop is not None
     entries = [(record[0], record) for record in records]
     lists = [records] if takes_keys else [records, [key for key, _ in entries]]
-    loop(*lists, kept, kept.get, begin, lambda key: (key, absent), found.append)
+    loop(*lists, kept, begin, lambda key: (key, absent), found.append)
     state: dict[str, Any] = {}
     expected = []
     for key, record in entries:

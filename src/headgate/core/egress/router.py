@@ -11,7 +11,7 @@ from typing import Final, NoReturn, Protocol
 
 from headgate.base.elements import Key, Record
 from headgate.base.errors import HeadgateError, raise_user_error
-from headgate.core.state.key_taking import key_taker
+from headgate.core.state.key_taking import key_taker, part_of
 from headgate.core.state.keys import key_group, mix
 
 Split = list[tuple[int, list[Record], list[int | None] | None]]
@@ -158,6 +158,7 @@ class KeyGroupPartitioner(_PerRecord):
         super().__init__()
         self._key_of = key_of
         self._take_keys = key_taker(key_of)
+        self._part = part_of(key_of)
         self._reader = reader
         self._reader_takes_all = reader_takes_all
         self._max_parallelism = max_parallelism
@@ -173,7 +174,26 @@ class KeyGroupPartitioner(_PerRecord):
     def split(self, records: list[Record], timestamps: list[int | None] | None) -> Split:
         if self.channels == 1:
             return [(0, records, timestamps)]
+        if timestamps is None and self._part is not None and not self._part.is_attribute:
+            lanes = self._lanes_by(self._part.name, records)
+            if lanes is not None:
+                return [(channel, lane, None) for channel, lane in enumerate(lanes) if lane]
         return split_by(self._picks(records), self.channels, records, timestamps)
+
+    def _lanes_by(self, item: Record, records: list[Record]) -> list[list[Record]] | None:
+        """Sort records into a list for each channel in one go; None: a key cannot be taken."""
+        lanes: list[list[Record]] = [[] for _ in range(self.channels)]
+        memo = self._memo
+        try:
+            for record in records:
+                key = record[item]
+                try:
+                    lanes[memo[key]].append(record)
+                except TypeError:  # it is not hashable
+                    lanes[self._channel_of(key)].append(record)
+        except Exception:  # the selector itself fails, where the user can see it
+            return None
+        return lanes
 
     def _picks(self, records: list[Record]) -> list[int]:
         try:

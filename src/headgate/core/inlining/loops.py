@@ -72,11 +72,8 @@ _LOOK_AT_KEY: Final = """
 
 _REDUCE: Final = """
     try:
-        _hg_BEFORE = _hg_get(_hg_key, _hg_absent)
-    except _hg_type_error:
-        _hg_key = _hg_freeze(_hg_key)
-        _hg_BEFORE = _hg_get(_hg_key, _hg_absent)
-    if _hg_BEFORE is _hg_absent:
+        _hg_BEFORE = _hg_values[_hg_key]
+    except _hg_not_found:
         _hg_key, _hg_BEFORE = _hg_find(_hg_key)
         if _hg_BEFORE is _hg_absent:
             _hg_begin(_hg_key, _hg_RECORD)
@@ -93,7 +90,7 @@ _BUILTINS: Final = {
     "len": len,
     "zip": zip,
     "exception": Exception,
-    "type_error": TypeError,
+    "not_found": (KeyError, TypeError),
 }
 
 
@@ -142,9 +139,9 @@ def reduce_loop(
     by_value: bool,
     part: RecordPart | None = None,
 ) -> Loop | None:
-    """``loop(records[, keys], values, get, begin, find, send)`` folds records by their keys.
+    """``loop(records[, keys], values, begin, find, send)`` folds records by their keys.
 
-    ``given``: as for ``each_loop``, and ``freeze``, ``absent``, ``none``. ``by_value``: what is
+    ``given``: as for ``each_loop``, and ``absent``, ``none``. ``by_value``: what is
     sent does not change when a result is changed in place. ``part``: where a record has its key;
     the list of keys is left out then, and ``given`` has ``key_of``.
     """
@@ -153,7 +150,7 @@ def reduce_loop(
     maker = _LoopMaker(call, body, ("BEFORE", "RECORD"))
     lists = {"RECORD": "records"} | ({"key": "keys"} if part is None else {})
     lines = [_head(lists), *_key_lines(part), _REDUCE]
-    taken = (*lists.values(), "values", "get", "begin", "find", "send")
+    taken = (*lists.values(), "values", "begin", "find", "send")
     return maker.make("\n".join(lines), Folding(by_value), given | _constant(part), taken)
 
 

@@ -31,7 +31,7 @@ from headgate.functions.state import ReducingStateDescriptor, ValueState
 Aggregation = Literal["sum", "min", "max", "min_by", "max_by"]
 _ABSENT: Final = object()
 _RESULTS: Final = StateSpec("reduced so far", "value")
-_GIVEN: Final = {**LOOKS, "freeze": freeze, "absent": _ABSENT, "none": NONE}
+_GIVEN: Final = {**LOOKS, "absent": _ABSENT, "none": NONE}
 
 Fold: TypeAlias = Callable[[Iterable[tuple[Key, Record]], list[Record]], None]
 """Folds records with their keys, and adds the result after each to a list."""
@@ -165,7 +165,7 @@ class ReduceOperator(StatefulOperator):
         """The same by a loop with the function in it."""
         values, send = self._values, results.append
         lists = [records] if self._part is not None else [records, self._take_keys(records)]
-        loop(*lists, values, values.get, partial(self._begin, send), self._find, send)
+        loop(*lists, values, partial(self._begin, send), self._find, send)
 
     def _begin(self, send: Callable[[Record], None], key: Key, record: Record) -> None:
         """The first record of a key is its result."""
@@ -173,9 +173,8 @@ class ReduceOperator(StatefulOperator):
         send(record if self._batch or self.reuses_objects else own(record))
 
     def _find(self, key: Key) -> tuple[Key, Record]:
-        """A key that was not found as it is, and what is held for it."""
-        if type(key) not in PLAIN or key != key:
-            key = freeze(key)
+        """A key that was not found as it is, or cannot be hashed, and what is held for it."""
+        key = seen(key)
         return key, self._values.get(key, _ABSENT)
 
     def _fold_by_value(self, entries: Iterable[tuple[Key, Record]], results: list[Record]) -> None:
@@ -227,6 +226,12 @@ class ValuesAtCursor:
         self._cursor.key = seen(key)
         value = self._state.value()
         return absent if value is None else value
+
+    def __getitem__(self, key: Key) -> Record:
+        value = self.get(key, _ABSENT)
+        if value is _ABSENT:
+            raise KeyError(key)
+        return value
 
     def __setitem__(self, key: Key, value: Record) -> None:
         self._cursor.key = seen(key)
