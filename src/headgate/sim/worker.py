@@ -110,12 +110,14 @@ class SimWorker:
 
         def later(delay_ms: float, tick: Callable[[], None]) -> None:
             def checked() -> None:
+                deadline_ms = flusher.next_deadline_ms  # a task that has rested has moved it
                 tick()
-                _check_flushed(writer)
+                if deadline_ms is not None and deadline_ms <= self.clock.now_ms:
+                    _check_flushed(writer)
 
             self.later(delay_ms, "flush", checked)
 
-        flush_by_time(name, writer, lambda: self.clock.now_ms, later)
+        flusher = flush_by_time(name, writer, lambda: self.clock.now_ms, later)
 
     def accept(self) -> str:
         """Take the next connection that waits."""
