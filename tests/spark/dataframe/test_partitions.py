@@ -217,7 +217,11 @@ def test_an_error_of_spark_stays_an_error_of_spark(spark: "SparkSession") -> Non
 def test_an_action_is_a_job_with_figures_that_ends(
     spark: "SparkSession", begun: list[FrameJob]
 ) -> None:
-    result = mapped(numbers(spark, 20))
+    def slow(batch: pa.RecordBatch) -> pa.RecordBatch:
+        time.sleep(0.5)  # a process that is not connected when the query ends has no figures
+        return batch
+
+    result = mapped(numbers(spark, 2 * SLOTS), slow)
     assert result.count() == ROWS
     assert until(lambda: bool(begun) and begun[0].has_ended(), 30)
     (job,) = begun
@@ -229,7 +233,7 @@ def test_an_action_is_a_job_with_figures_that_ends(
         )
         for place in range(3)
     )
-    assert (source, mine, sink) == (20, 20, 20)  # batches
+    assert source == mine == sink == 2 * SLOTS  # batches
 
 
 def test_a_cancelled_job_ends_its_action(spark: "SparkSession", begun: list[FrameJob]) -> None:
