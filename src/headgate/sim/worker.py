@@ -110,9 +110,13 @@ class SimWorker:
 
         def later(delay_ms: float, tick: Callable[[], None]) -> None:
             def checked() -> None:
-                deadline_ms = flusher.next_deadline_ms  # a task that has rested has moved it
+                due_ms, now_ms = flusher.next_deadline_ms, self.clock.now_ms
                 tick()
-                if deadline_ms is not None and deadline_ms <= self.clock.now_ms:
+                if due_ms is None:
+                    return
+                if due_ms > now_ms + writer.timeout_ms:
+                    raise CheckFailed(f"{flusher.name} is due in {due_ms - now_ms} ms only")
+                if due_ms <= now_ms:  # else it has flushed since, because its task rested
                     _check_flushed(writer)
 
             self.later(delay_ms, "flush", checked)
