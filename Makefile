@@ -30,7 +30,7 @@ export DIST_EXTRA_CONFIG := $(CURDIR)/.ci/wheels.cfg
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools test oldest run check lint types contract house archive format \
-	sim faults why kafka bench picture all clean
+	sim faults soak why kafka bench picture all clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,12 @@ faults: SEEDS = 1
 faults: $(READY) ## every fault on Spark in every mode, SEEDS=n times (1), or one seed: SEED=41
 	$(if $(SEED),HEADGATE_FAULT_SEED=$(SEED)) $(BIN)/pytest -q tests/faults \
 		--fault-seeds $(if $(SEED),1,$(SEEDS))
+
+soak: MINUTES = 15
+soak: SEED = 1
+soak: $(READY) ## a job on a cluster under faults for MINUTES=n (15): nothing may grow; SEED=n
+	PYTHONPATH=$(CURDIR) $(BIN)/python -m tests.soak --minutes $(MINUTES) --seed $(SEED) \
+		--report soak.json --picture soak.svg
 
 why: ROUNDS = 3
 why: $(READY) ## every job with a planted cause alone, ROUNDS=n times (3); suggestions applied

@@ -55,7 +55,7 @@ APART = {
     for name in (
         *("spark/test_cluster", "spark/test_demo", "spark/test_endings"),
         *("spark/test_on_cluster", "spark/test_run", "spark/test_why"),
-        *("faults/test_lost_driver", "faults/test_lost_executor"),
+        *("faults/test_lost_driver", "faults/test_lost_executor", "soak/test_soak"),
     )
 }
 """Tests of Spark that never use the session of this process."""

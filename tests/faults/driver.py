@@ -1,6 +1,6 @@
 """A driver in a process of its own, for `headgate run`; its last line tells figures of the job.
 
-Arguments: folder, mode, backend, sink, seed.
+Arguments: the folder, then the fields of the trial.
 """
 
 import json
@@ -9,8 +9,7 @@ import sys
 from tests.faults.program import Place, Trial, build, environment
 
 if __name__ == "__main__":
-    folder, mode, backend, sink, seed = sys.argv[1:]
-    trial, place = Trial(mode, backend, sink, int(seed)), Place(folder)
+    trial, place = Trial.parse(sys.argv[2:]), Place(sys.argv[1])
     env = environment(trial, place)
     build(env, trial, place)
     client = env.execute_async(f"driver {trial}")

@@ -9,6 +9,7 @@ import sys
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import astuple
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,6 +19,7 @@ from tests.spark.cluster import until
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = ROOT / "tests" / "faults" / "driver.py"
+PATHS = f"{ROOT}:{ROOT / 'src'}"
 JOB = "faulty"
 STEP_S = 90.0
 SPARK = ("spark.driver.memory=512m", "spark.executor.memory=512m", "spark.ui.enabled=false")
@@ -26,21 +28,28 @@ SPARK = ("spark.driver.memory=512m", "spark.executor.memory=512m", "spark.ui.ena
 class Driver:
     """One of a job; all that come from it wear a mark. Leaving the block ends every process."""
 
-    def __init__(self, trial: Trial, place: Place, master: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        place: Place,
+        master: str,
+        environ: Mapping[str, str],
+        program: Path = PROGRAM,
+    ) -> None:
         self.place = place
         mark = str(uuid.uuid4())
         self._mark = f"HEADGATE_TEST={mark}".encode()
         self.log = Path(place.folder, f"driver-{mark}.log")
         flags = [word for setting in SPARK for word in ("-D", setting)]
-        words = [place.folder, trial.mode, trial.backend, trial.sink, str(trial.seed)]
+        words = [place.folder, *map(str, astuple(trial))]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "headgate", "run", str(PROGRAM)),
+                    *(sys.executable, "-m", "headgate", "run", str(program)),
                     *("--job-id", JOB, "--master", master, "--log-level", "info", "--no-progress"),
                     *(*flags, "--", *words),
                 ],
-                env={**environ, "HEADGATE_TEST": mark, "PYTHONPATH": str(ROOT)},
+                env={**environ, "HEADGATE_TEST": mark, "PYTHONPATH": PATHS},
                 cwd=place.folder,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -56,12 +65,17 @@ class Driver:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.end()
+        if error is not None:
+            print(self.log.read_text())
+
+    def end(self) -> None:
+        """Kill every process that is left."""
         for pid in self.family():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self.process.communicate()
-        if error is not None:
-            print(self.log.read_text())
+        if self.process.returncode is None:
+            self.process.communicate()
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for something to happen before the driver ends."""

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +101,24 @@ class Trial:
     backend: str
     sink: str = "files"
     seed: int = 0
+    numbers: int = NUMBERS
+    pause_s: float = PAUSE_S
+
+    @classmethod
+    def parse(cls, words: list[str]) -> "Trial":
+        """From its fields as arguments of a program."""
+        mode, backend, sink, seed, numbers, pause_s = words
+        return cls(mode, backend, sink, int(seed), int(numbers), float(pause_s))
 
     def __str__(self) -> str:
-        return " ".join(f"{key}={value}" for key, value in asdict(self).items())
+        return f"mode={self.mode} backend={self.backend} sink={self.sink} seed={self.seed}"
 
 
 class Held:
     """What makes a function slow, and lets it fail, when the test wants it."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, pause_s: float) -> None:
+        self._pause_s = pause_s
         self._hurry = os.path.join(place.folder, "hurry")
         self._fail = os.path.join(place.folder, "fail")
         self._seen = 0
@@ -122,7 +131,7 @@ class Held:
             return
         self._hurries = self._hurries or os.path.exists(self._hurry)
         if not self._hurries:
-            time.sleep(PAUSE_S)
+            time.sleep(self._pause_s)
         if os.path.exists(self._fail):
             with suppress(FileNotFoundError):  # another task was faster
                 os.remove(self._fail)
@@ -132,12 +141,13 @@ class Held:
 class Numbered(KeyedProcessFunction[int, tuple[int, str], tuple[int, int, int]]):
     """Each number with its key and how many of that key there were."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, pause_s: float = PAUSE_S) -> None:
         self.place = place
+        self.pause_s = pause_s
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count"))
-        self.held = Held(self.place)
+        self.held = Held(self.place, self.pause_s)
         path = Path(self.place.folder, f"pid-{runtime_context.get_index_of_this_subtask()}")
         path.with_name(f".{path.name}").write_text(str(os.getpid()))
         path.with_name(f".{path.name}").rename(path)
@@ -201,9 +211,9 @@ def build(env: StreamExecutionEnvironment, trial: Trial, place: Place) -> None:
     times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
         lambda record, before: record[0]
     )
-    numbers = env.from_source(DataGeneratorSource(padded, NUMBERS), times, "numbers")
+    numbers = env.from_source(DataGeneratorSource(padded, trial.numbers), times, "numbers")
     counted = numbers.rebalance().map(tuple).key_by(lambda record: record[0] % KEYS)
-    counted = counted.process(Numbered(place)).name("numbered")
+    counted = counted.process(Numbered(place, trial.pause_s)).name("numbered")
     counted.sink_to(JsonLinesSink(os.path.join(place.folder, "counts"))).name("counts")
     windows = (
         counted.key_by(lambda record: record[0])
@@ -223,22 +233,22 @@ def check(trial: Trial, place: Place) -> None:
     """What was committed is what a run without faults commits: nothing lost, nothing twice."""
     counts = _lines(place, "counts")
     windows = _lines(place, "windows") if trial.sink == "files" else _rows(place)
-    per_key = NUMBERS // KEYS
+    per_key = trial.numbers // KEYS
     wanted = [(key, count) for key in range(KEYS) for count in range(1, per_key + 1)]
     problems = [
-        *_differences("numbers", [record[2] for record in counts], range(NUMBERS)),
+        *_differences("numbers", [record[2] for record in counts], range(trial.numbers)),
         *_differences("counts of keys", [record[:2] for record in counts], wanted),
-        *_differences("windows", windows, expected_windows()),
+        *_differences("windows", windows, expected_windows(trial.numbers)),
     ]
     assert not problems, "\n".join([f"{trial}:", *problems])
 
 
-def expected_windows() -> list[tuple[int, ...]]:
+def expected_windows(numbers: int = NUMBERS) -> list[tuple[int, ...]]:
     """By key and start."""
     found: dict[tuple[int, int], list[int]] = {}
-    for number in range(NUMBERS):
+    for number in range(numbers):
         found.setdefault((number % KEYS, number // WINDOW_MS * WINDOW_MS), []).append(number)
-    return [(*whose, len(numbers), sum(numbers)) for whose, numbers in found.items()]
+    return [(*whose, len(members), sum(members)) for whose, members in found.items()]
 
 
 def _differences(what: str, found: Iterable[Any], wanted: Iterable[Any]) -> list[str]:

@@ -96,6 +96,20 @@ class Cluster:
             return int(json.load(answer)["aliveworkers"])
         return 0
 
+    def processes(self) -> list[int]:
+        """The daemons, and the executors and Python processes that they have started."""
+        return [pid for process in self._processes for pid in descendants(process.pid)]
+
+    def replace_worker(self, index: int) -> None:
+        """Kill a daemon with its executors, as if its machine was lost, and start another one."""
+        lost = self._processes.pop(1 + index)
+        for pid in descendants(lost.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        lost.wait(END_TIMEOUT_S)
+        self._launch_worker(index)
+        self._processes.insert(1 + index, self._processes.pop())
+
     def end(self) -> None:
         """End all processes and their descendants; it is an error if one has to be killed."""
         family = {pid for process in self._processes for pid in descendants(process.pid)}
@@ -120,10 +134,13 @@ class Cluster:
         self._launch("master.Master", *place, "--webui-port", str(self.page_port))
         self._await(lambda: answers(self._port))
         for index in range(WORKERS):
-            size = ["--cores", str(CORES), "--memory", "1g"]
-            work = ["--work-dir", str(self.folder / f"work-{index}"), "--webui-port", "0"]
-            self._launch("worker.Worker", "--host", LOOPBACK, *size, *work, self.url)
+            self._launch_worker(index)
         self._await(lambda: self.alive_workers() == WORKERS)
+
+    def _launch_worker(self, index: int) -> None:
+        size = ["--cores", str(CORES), "--memory", "1g"]
+        work = ["--work-dir", str(self.folder / f"work-{index}"), "--webui-port", "0"]
+        self._launch("worker.Worker", "--host", LOOPBACK, *size, *work, self.url)
 
     def _launch(self, name: str, *words: str) -> None:
         log = self.folder / f"{len(self._processes)}-{name}.log"
