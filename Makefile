@@ -7,6 +7,7 @@ SEED ?=
 JOBS ?=
 RECOVERY ?=
 BOOTSTRAP ?=
+CORES := $(shell nproc 2>/dev/null || echo 1)
 BENCHES := exchange isolation records keyed-count windows arrow dataframe latency startup state checkpoint recovery \
 	observe sources calls
 
@@ -95,7 +96,7 @@ format: $(READY) ## put the code in shape
 
 sim: $(READY) ## simulate SEEDS=n runs, or replay one: SEED=41; JOBS=1 or RECOVERY=1 for such only
 	$(BIN)/python -m headgate.sim $(if $(JOBS),--jobs) $(if $(RECOVERY),--recovery) \
-		$(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+		$(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --processes $(CORES))
 
 faults: SEEDS = 1
 faults: $(READY) ## every fault on Spark in every mode, SEEDS=n times (1), or one seed: SEED=41

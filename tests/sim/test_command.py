@@ -49,3 +49,17 @@ def test_a_failing_seed_is_printed_with_the_command_that_replays_it(
     assert main(["--seed", seed]) == 1
     again = capsys.readouterr().out
     assert again.split("FAILED ")[1] == printed.split("FAILED ")[1]
+
+
+def test_several_processes_print_what_one_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["--seeds", "8", "--jobs"]) == 0
+    alone = capsys.readouterr().out
+    assert main(["--seeds", "8", "--jobs", "--processes", "2"]) == 0
+    assert capsys.readouterr().out == alone
+    monkeypatch.setattr(PipelinedSubpartition, "_tell_reader", lambda subpartition: None)
+    assert main(["--seeds", "20"]) == 1
+    failed = capsys.readouterr().out
+    assert main(["--seeds", "20", "--processes", "2"]) == 1
+    assert capsys.readouterr().out == failed

@@ -7,7 +7,9 @@ run all, unless one is asked for.
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import Final
 
 from headgate.sim.jobs.recovery_scenario import draw_recovery
@@ -17,6 +19,8 @@ from headgate.sim.jobs.world import simulate_job
 from headgate.sim.scenario import draw
 from headgate.sim.world import Outcome, RunFailed, simulate
 
+CHUNK: Final = 5
+"""Seeds that a process takes at once."""
 Simulate = Callable[[int, Callable[[str], None] | None], Outcome]
 NAMES: Final[dict[Simulate, str]] = {
     simulate: "exchange",
@@ -41,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--jobs", action="store_true", help="whole jobs only")
     only.add_argument("--recovery", action="store_true", help="jobs that take checkpoints only")
+    parser.add_argument("--processes", type=int, default=1, help="run seeds in so many (1)")
     parser.add_argument("--verbose", action="store_true", help="print every step")
     options = parser.parse_args(arguments)
     if options.seed is not None:
@@ -49,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run_seeds(seeds, family, options.verbose)
     seeds = range(options.start, options.start + options.seeds)
     families = [_family(options)] if options.jobs or options.recovery else list(NAMES)
-    return int(any(run_seeds(seeds, family, options.verbose) for family in families))
+    processes = 1 if options.verbose else max(1, options.processes)
+    return int(any(run_seeds(seeds, family, options.verbose, processes) for family in families))
 
 
 def _family(options: argparse.Namespace) -> Simulate:
@@ -58,15 +64,31 @@ def _family(options: argparse.Namespace) -> Simulate:
     return simulate_job if options.jobs else simulate
 
 
-def run_seeds(seeds: range, run: Simulate, verbose: bool = False) -> int:
-    """Run them one after the other; stops at the first failure."""
+def run_seeds(seeds: range, run: Simulate, verbose: bool = False, processes: int = 1) -> int:
+    """Run them in the order of seeds, in several processes if asked to; stops at a failure."""
+    if processes == 1 or len(seeds) == 1:
+        return _report(seeds, run, (_outcome(run, verbose, seed) for seed in seeds))
+    with ProcessPoolExecutor(min(processes, len(seeds))) as pool:
+        outcomes = pool.map(partial(_outcome, run, verbose), seeds, chunksize=CHUNK)
+        failed = _report(seeds, run, outcomes)
+        pool.shutdown(cancel_futures=True)
+    return failed
+
+
+def _outcome(run: Simulate, verbose: bool, seed: int) -> Outcome | str:
+    """Of one seed; a text says how it has failed."""
+    try:
+        return run(seed, print if verbose else None)
+    except RunFailed as failure:
+        return str(failure)
+
+
+def _report(seeds: range, run: Simulate, outcomes: Iterable[Outcome | str]) -> int:
     steps = items = calm = 0
     what = NAMES[run]
-    for number, seed in enumerate(seeds, 1):
-        try:
-            outcome = run(seed, print if verbose else None)
-        except RunFailed as failure:
-            print(f"\nFAILED {failure}", flush=True)
+    for number, outcome in enumerate(outcomes, 1):
+        if isinstance(outcome, str):
+            print(f"\nFAILED {outcome}", flush=True)
             return 1
         steps += outcome.steps
         items += outcome.items
