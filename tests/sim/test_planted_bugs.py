@@ -7,6 +7,7 @@ import pytest
 from headgate.core.buffers.local_pool import LocalPool
 from headgate.core.egress.pipelined import PipelinedSubpartition
 from headgate.core.egress.router import RoundRobin
+from headgate.core.egress.writer import Flusher
 from headgate.core.exchange.link import Link
 from headgate.core.exchange.outbox import Outbox
 from headgate.core.exchange.receiver import ReceiverSession
@@ -141,6 +142,16 @@ def a_flush_does_nothing(patch: Patch) -> None:
     patch.setattr(PipelinedSubpartition, "flush", lambda subpartition: None)
 
 
+def flushes_are_put_off(patch: Patch) -> None:
+    real = Flusher._flush
+
+    def flush(flusher: Flusher, now_ms: float) -> None:
+        real(flusher, now_ms)
+        flusher._next_ms += flusher._period_ms
+
+    patch.setattr(Flusher, "_flush", flush)
+
+
 def backlog_is_not_announced(patch: Patch) -> None:
     patch.setattr(SenderSession, "_announce", lambda session, reader: None)
 
@@ -186,6 +197,7 @@ BUGS = {
     a_writer_is_not_woken: STUCK,
     a_reader_is_not_told: STUCK,
     a_flush_does_nothing: ("not flushed in time",),
+    flushes_are_put_off: ("too long",),
     backlog_is_not_announced: STUCK,
     a_lost_connection_is_kept_secret: ("was not told",),
     a_silent_peer_is_not_noticed: STUCK,

@@ -112,11 +112,10 @@ class SimWorker:
             def checked() -> None:
                 due_ms, now_ms = flusher.next_deadline_ms, self.clock.now_ms
                 tick()
-                if due_ms is None:
-                    return
-                if due_ms > now_ms + writer.timeout_ms:
-                    raise CheckFailed(f"{flusher.name} is due in {due_ms - now_ms} ms only")
-                if due_ms <= now_ms:  # else it has flushed since, because its task rested
+                next_ms = flusher.next_deadline_ms
+                if next_ms is not None and next_ms > now_ms + writer.timeout_ms:
+                    raise CheckFailed(f"{flusher.name} rests until {next_ms} ms, too long")
+                if due_ms is not None and due_ms <= now_ms:  # else it has flushed since: at rest
                     _check_flushed(writer)
 
             self.later(delay_ms, "flush", checked)
