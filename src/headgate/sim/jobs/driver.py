@@ -53,9 +53,13 @@ HEARTBEAT_MS: Final = 30.0
 
 
 class Line:
-    """Messages on their way: each takes a while, and none overtakes another."""
+    """Messages on their way: each takes a while, and none overtakes another.
+
+    A line that breaks loses those that have not arrived, and all that are put there later.
+    """
 
     def __init__(self) -> None:
+        self.is_broken = False
         self._last_ms = 0.0
         self._calls: deque[Callable[[], None]] = deque()
 
@@ -67,7 +71,9 @@ class Line:
 
     def take(self) -> None:
         """The next one arrives."""
-        self._calls.popleft()()
+        call = self._calls.popleft()
+        if not self.is_broken:
+            call()
 
 
 class SimDriver:
@@ -150,6 +156,22 @@ class SimDriver:
         for store in self._stores:
             if self._random.random() < 0.5:  # it was just written
                 self._job.stored(store)
+
+    def hang_up(self) -> SimWorker | None:
+        """A worker and the driver lose their connection, each learns it after a while.
+
+        What was on the way is lost. The worker ends itself; None: there is none to lose.
+        """
+        workers = [manager.worker for manager in self.managers]
+        alive = [worker for worker in workers if not worker.dead and worker not in self.given_up]
+        if not alive:
+            return None
+        worker = self._random.choice(alive)
+        self._up[worker.index].is_broken = self._down[worker.index].is_broken = True
+        what = f"{worker.name} has hung up"
+        self._clock.later(self._delay_ms, what, lambda: self._lost(worker, "reset"))
+        worker.later(self._delay_ms, "end of itself", worker.die)
+        return worker
 
     # The lines.
 

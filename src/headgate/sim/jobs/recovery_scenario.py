@@ -33,6 +33,9 @@ DEEDS: Final = ("savepoint", "suspend", "suspend", "drain", "cancel", "driver")
 """What people do to a job; the last is the loss of its driver."""
 LONG_MS: Final = 20_000
 """No checkpoint of a calm run may take so long."""
+SLOW_WRITE_MS: Final = (5.0, 40.0, 250.0)
+SLOW_STORE_MS: Final = (20.0, 100.0, 400.0)
+LATE_MS: Final = (1.0, 25.0, 120.0)
 SCALES: Final[tuple[dict[int, int], ...]] = ({}, {1: 2, 2: 3, 3: 1}, {1: 3, 2: 1, 3: 2})
 
 
@@ -101,6 +104,7 @@ class RecoveryScenario:
             f"tolerable {s.tolerable_failures}, kept {self.retained}",
             f"  {self.write_fails:.3f} of writings fail, {self.store_fails} of metadata; restart "
             f"after {self.pause_ms} ms, silence noticed after {self.notices_ms} ms",
+            f"  {self.first.delays}",
             *(f"  at step {deed.step}: {deed.kind}" for deed in self.deeds),
         ]
 
@@ -146,6 +150,7 @@ def draw_recovery(seed: int) -> RecoveryScenario:
     )
     if not calm:
         _disturb(scenario, random)
+        _disturb_control(scenario, Random(f"control {seed}"))
     return scenario
 
 
@@ -176,6 +181,21 @@ def _disturb(scenario: RecoveryScenario, random: Random) -> None:
         else:
             scenario.deeds.append(Deed(random.choice(DEEDS), _draw_step(random)))
     scenario.deeds.sort(key=lambda deed: deed.step)
+
+
+def _disturb_control(scenario: RecoveryScenario, random: Random) -> None:
+    """Slow disks, and messages between driver and workers that are late or lost.
+
+    Not slower than the timeout of checkpoints allows: none would ever be complete.
+    """
+    first, is_hasty = scenario.first, scenario.settings.timeout_ms < LONG_MS
+    if random.random() < 0.2 and not is_hasty:
+        first.delays = replace(first.delays, write=SLOW_WRITE_MS, store=SLOW_STORE_MS)
+    if random.random() < 0.2 and not is_hasty:
+        first.delays = replace(first.delays, message=LATE_MS)
+    if random.random() < 0.15:
+        scenario.deeds.append(Deed("hang-up", _draw_step(random)))
+        scenario.deeds.sort(key=lambda deed: deed.step)
 
 
 def _draw_step(random: Random) -> int:

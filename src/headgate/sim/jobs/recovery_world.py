@@ -131,6 +131,11 @@ class RecoveryWorld(JobWorld):
             self.driver.die()
         elif deed.kind == "cancel":
             self.driver.cancel_task("")
+        elif deed.kind == "hang-up":
+            worker = self.driver.hang_up()
+            if worker is not None:
+                self.network.refused.append(worker.name)
+                self.faults.frozen.append(worker.name)
         else:
             self.driver.savepoint(STOPS[deed.kind])
 
