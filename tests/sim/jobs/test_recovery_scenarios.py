@@ -9,7 +9,7 @@ from headgate.core.checkpoint.snapshot import ChannelData
 from headgate.core.ingress.gate import Gate
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.core.task.task import Task
-from headgate.sim.jobs.recovery_scenario import draw_recovery
+from headgate.sim.jobs.recovery_scenario import LATE_MS, SLOW_WRITE_MS, draw_recovery
 from headgate.sim.jobs.recovery_world import RecoveryWorld, simulate_recovery
 from headgate.sim.jobs.writing import SimWriting
 
@@ -31,7 +31,10 @@ def test_seeds_reach_every_corner() -> None:
     kinds = {fault.kind for scenario in scenarios for fault in scenario.first.faults}
     assert kinds == {"cut", "stall", "freeze", "kill", "refuse", "black-hole"}
     deeds = {deed.kind for scenario in scenarios for deed in scenario.deeds}
-    assert deeds == {"savepoint", "suspend", "drain", "cancel", "driver"}
+    assert deeds == {"savepoint", "suspend", "drain", "cancel", "driver", "hang-up"}
+    delays = [scenario.first.delays for scenario in scenarios]
+    assert 15 < sum(delay.message == LATE_MS for delay in delays) < 75
+    assert 15 < sum(delay.write == SLOW_WRITE_MS for delay in delays) < 75
     modes = {
         (scenario.settings.mode is Consistency.EXACTLY_ONCE, scenario.settings.overtake_after_ms)
         for scenario in scenarios
