@@ -56,3 +56,17 @@ def test_broken_bytes_are_a_typed_error(compression: Compression) -> None:
             assert len(data) <= 5000
     with pytest.raises(ElementBroken, match="limit"):
         decompress(codec, packed, 4999)
+
+
+@pytest.mark.parametrize("compression", CODECS)
+def test_a_buffer_that_claims_more_than_it_holds_is_a_typed_error(
+    compression: Compression,
+) -> None:
+    """Arrow would fill up what is missing with whatever was in the memory of this process."""
+    codec = make_codec(compression)
+    assert codec is not None
+    short = bytes(codec.compress(b"word " * 100))
+    for claimed in (501, 600, 5000):
+        with pytest.raises(ElementBroken):
+            decompress(codec, claimed.to_bytes(4, "little") + short, 5000)
+    assert bytes(decompress(codec, (500).to_bytes(4, "little") + short, 5000)) == b"word " * 100

@@ -356,6 +356,9 @@ class ArrowCodec:
         import pyarrow  # noqa: PLC0415 - only compression needs it
 
         self._codec = pyarrow.Codec(_CODEC_NAMES[compression])
+        # Arrow does not say how much a block of LZ4 has expanded to: if that is less than the peer
+        # claims, the rest is whatever this process had in its memory.
+        self._may_fall_short = compression is Compression.LZ4
 
     def compress(self, data: ByteLike) -> bytes:
         packed: bytes = self._codec.compress(data, asbytes=True)
@@ -363,7 +366,16 @@ class ArrowCodec:
 
     def decompress(self, data: ByteLike, size: int) -> bytes:
         original: bytes = self._codec.decompress(data, decompressed_size=size, asbytes=True)
+        if self._may_fall_short and self._fits(data, size - 1):
+            raise ValueError(f"it expands to fewer than {size} bytes")
         return original
+
+    def _fits(self, data: ByteLike, size: int) -> bool:
+        try:
+            self._codec.decompress(data, decompressed_size=size, asbytes=True)
+        except OSError:
+            return False
+        return True
 
 
 def make_codec(compression: Compression) -> CompressionCodec | None:
