@@ -398,7 +398,8 @@ def test_cancel_releases_the_view_and_sends_no_more() -> None:
     desk.session.message_received(CancelReceiver(A))
     assert view.releases == 1
     assert desk.pump() == []
-    desk.session.message_received(CancelReceiver(A))  # a second one hurts nobody
+    with pytest.raises(UnknownReceiver, match="a cancellation for channel 1"):
+        desk.session.message_received(CancelReceiver(A))
 
 
 def test_credit_for_a_stranger_is_an_error() -> None:

@@ -185,9 +185,13 @@ class SenderSession:
 
     def _cancel(self, receiver: ChannelId) -> None:
         reader = self.readers.pop(receiver, None)
-        self._ended.discard(receiver)
-        if reader is not None and reader.view is not None:
-            reader.view.release()
+        if reader is not None:
+            if reader.view is not None:
+                reader.view.release()
+        elif receiver in self._ended:
+            self._ended.remove(receiver)
+        else:
+            raise UnknownReceiver(self.peer, receiver, "a cancellation")
 
     def _publish(self, receiver: ChannelId, partition: PartitionId, data: bytes) -> None:
         try:
