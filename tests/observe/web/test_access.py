@@ -23,7 +23,6 @@ from tests.observe.web.kit import (
     five_vertices,
     free_port_settings,
     serving,
-    until,
 )
 
 DATA = ["/jobs", "/jobs/overview", "/jobs/ab12", "/overview", "/metrics", "/openapi.json"]
@@ -276,24 +275,6 @@ def _trickle(peer: socket.socket) -> bytes:
         except ConnectionResetError:
             return b""
     raise AssertionError("it is still connected")
-
-
-def test_idle_connections_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 4)
-    with serving(ScriptedJob(five_vertices())) as ask:
-        assert ask("/jobs").status == 200
-        idle = [connected(ask) for _ in range(4)]
-        until(lambda: not _answers(ask))
-        for peer in idle:
-            peer.close()
-        until(lambda: _answers(ask))
-
-
-def _answers(ask: Caller) -> bool:
-    try:
-        return ask("/jobs").status == 200
-    except OSError:
-        return False
 
 
 def test_a_stream_is_no_stalled_request(monkeypatch: pytest.MonkeyPatch) -> None:

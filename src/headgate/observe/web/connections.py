@@ -1,15 +1,18 @@
 """Connections of browsers and programs to the server, each of them bounded in time.
 
 Uvicorn's protocol closes a connection that stays idle after an answer, but waits for ever for the
-first request, for the rest of one, and for a peer that does not take its answer. Law: there are at
-most ``MAX_CONNECTIONS``; one without a complete request for ``STALL_S``, or that cannot be closed
-for as long, is cut off. The state of each request says which user of this machine it comes from.
+first request, for the rest of one, and for a peer that does not take its answers. Law: one without
+a complete request for ``STALL_S``, or that takes no answer or cannot be closed for as long, is cut
+off. There are at most ``MAX_CONNECTIONS``: a further one replaces the oldest that has nothing to
+wait for, of the peer with most of them. The state of each request says which user of this machine
+it comes from.
 """
 
 import asyncio
 import logging
 import socket
 import sys
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -42,14 +45,44 @@ class BoundedHttp(H11Protocol):
         self._requests = 0
         self._requests_checked = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._clogged_since: float | None = None
+        self._since = 0.0
+        self._peer: tuple[str, int | None] = "", None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in the base
         super().connection_made(transport)
-        self.app_state = {**self.app_state, PEER_UID: peer_uid(transport)}
+        uid = peer_uid(transport)
+        self.app_state = {**self.app_state, PEER_UID: uid}
+        self._peer = (self.client[0] if self.client else ""), uid
+        self._since = self.loop.time()
         if len(self.connections) > MAX_CONNECTIONS:
-            transport.abort()
-        else:
+            (self._next_victim() or self).transport.abort()
+        if not transport.is_closing():
             self._timer = self.loop.call_later(STALL_S, self._check)
+
+    def _next_victim(self) -> "BoundedHttp | None":
+        """Who makes room for this one: none of those whose request is being answered."""
+        idle = [
+            other
+            for other in self.connections
+            if isinstance(other, BoundedHttp) and other is not self and other.is_idle
+        ]
+        crowds = Counter(other._peer for other in idle)
+        return min(idle, key=lambda other: (-crowds[other._peer], other._since), default=None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for its peer: for a request, or to take what was answered."""
+        is_waiting = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        return (is_waiting or self._clogged_since is not None) and not self.transport.is_closing()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._clogged_since = self.loop.time()
+
+    def resume_writing(self) -> None:
+        self._clogged_since = None
+        super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
@@ -68,7 +101,9 @@ class BoundedHttp(H11Protocol):
     def _check(self) -> None:
         is_waiting = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
         is_stalled = is_waiting and self._requests == self._requests_checked
-        if is_stalled or self.transport.is_closing():
+        clogged = self._clogged_since
+        is_clogged = clogged is not None and self.loop.time() - clogged >= STALL_S
+        if is_stalled or is_clogged or self.transport.is_closing():
             self.transport.abort()
             return
         self._requests_checked = self._requests
