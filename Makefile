@@ -31,7 +31,7 @@ export DIST_EXTRA_CONFIG := $(CURDIR)/.ci/wheels.cfg
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools test oldest run check lint types contract house archive format \
-	sim faults soak why kafka bench picture all clean
+	sim fuzz faults soak why kafka bench picture all clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +97,12 @@ format: $(READY) ## put the code in shape
 sim: $(READY) ## simulate SEEDS=n runs, or replay one: SEED=41; JOBS=1 or RECOVERY=1 for such only
 	$(BIN)/python -m headgate.sim $(if $(JOBS),--jobs) $(if $(RECOVERY),--recovery) \
 		$(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --processes $(CORES))
+
+# Atheris would need a compiler and libFuzzer where it has no wheel; there, it is left out.
+fuzz: SECONDS = 60
+fuzz: $(READY) ## look for inputs that break the ports, guided by coverage: SECONDS=n (60)
+	-$(PIP_INSTALL) --only-binary atheris atheris
+	$(BIN)/python -m tests.adversaries.fuzz $(SECONDS)
 
 faults: SEEDS = 1
 faults: $(READY) ## every fault on Spark in every mode, SEEDS=n times (1), or one seed: SEED=41
