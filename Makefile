@@ -8,6 +8,7 @@ JOBS ?=
 RECOVERY ?=
 BOOTSTRAP ?=
 CORES := $(shell nproc 2>/dev/null || echo 1)
+ONLY ?=
 BENCHES := exchange isolation records keyed-count windows arrow dataframe latency startup state checkpoint recovery \
 	observe sources calls
 
@@ -31,7 +32,7 @@ export DIST_EXTRA_CONFIG := $(CURDIR)/.ci/wheels.cfg
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools test oldest run check lint types contract house archive format \
-	sim fuzz faults soak why kafka bench picture all clean
+	sim fuzz faults soak why mutants kafka bench picture all clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -118,6 +119,10 @@ soak: $(READY) ## a job on a cluster under faults for MINUTES=n (15): nothing ma
 why: ROUNDS = 3
 why: $(READY) ## every job with a planted cause alone, ROUNDS=n times (3); suggestions applied
 	$(BIN)/pytest -q tests/spark/test_why.py --why-rounds $(ROUNDS)
+
+mutants: JOBS = 2
+mutants: $(READY) ## plant each bug of docs/mutants.md in a copy: a test must find it; ONLY=name, JOBS=n (2)
+	$(BIN)/python -m tests.mutants --jobs $(JOBS) $(ONLY)
 
 kafka: $(READY) ## test the Kafka sink against a real broker: BOOTSTRAP=host:port
 	test -n "$(BOOTSTRAP)" || { echo "name the broker: make kafka BOOTSTRAP=host:port"; exit 2; }

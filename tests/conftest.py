@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from headgate.core.buffers.global_pool import GlobalPool
 from tests.arena import assert_all_home, plain_pool
@@ -46,6 +46,11 @@ settings.register_profile(
     derandomize=False,
     max_examples=500,
     stateful_step_count=100,
+)
+settings.register_profile(
+    "unshrunk",  # for mutants: whether a test fails, not the smallest example
+    settings.get_profile("ci"),
+    phases=[Phase.explicit, Phase.generate],
 )
 settings.load_profile("ci")
 

@@ -386,6 +386,14 @@ def test_a_savepoint_waits_for_what_is_on_its_way_and_nothing_overtakes_it() -> 
     assert [number for _, number in triggered(effects)] == [4, 4], "the clock's turn again"
 
 
+def test_a_savepoint_that_is_being_stored_is_not_ended_by_a_newer_checkpoint() -> None:
+    checkpoints = coordinator()
+    checkpoints.savepoint_wanted("sp", Stop.NO, 0)
+    ack(checkpoints, 1, *ALL)
+    completed(checkpoints, 1_000)
+    assert checkpoints.stored(1, 1_100) == [SavepointDone("sp", 1)]
+
+
 def test_a_savepoint_before_the_start_waits_for_it() -> None:
     settings = CheckpointSettings()
     checkpoints = CheckpointCoordinator(row(1), settings, CheckpointHistory(), wall)

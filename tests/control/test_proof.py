@@ -69,6 +69,20 @@ def test_the_proof_of_the_driver_cannot_be_sent_back_to_it() -> None:
         here.received(Proof(challenge.proof))
 
 
+@pytest.mark.parametrize("length", [0, 1, 31])
+def test_a_proof_that_is_cut_short_is_refused(length: int) -> None:
+    here, there = driver(), worker()
+    challenge = here.received(there.first_word())
+    assert isinstance(challenge, Challenge)
+    with pytest.raises(PeerUnproven):
+        worker().received(Challenge(challenge.nonce, challenge.proof[:length]))
+    proof = there.received(challenge)
+    assert isinstance(proof, Proof)
+    with pytest.raises(PeerUnproven):
+        here.received(Proof(proof.proof[:length]))
+    assert not here.is_done
+
+
 def test_a_nonce_that_comes_back_is_refused() -> None:
     there = worker()
     with pytest.raises(PeerUnproven, match="own nonce"):

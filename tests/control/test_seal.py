@@ -9,7 +9,7 @@ from headgate.base.ids import PeerName
 from headgate.base.messages import Cancel, Challenge, Heartbeat, Shutdown, ToTaskManager
 from headgate.control.frames import MESSAGE_BYTES, TO_TASK_MANAGER, FrameReader, FrameWriter
 from headgate.control.proof import DriverProof, WorkerProof
-from headgate.control.seal import SEALED_BYTES, Seal, SealKeys, driver_keys, worker_keys
+from headgate.control.seal import HEAD_BYTES, SEALED_BYTES, Seal, SealKeys, driver_keys, worker_keys
 
 PEER = PeerName("driver")
 SECRET = b"s" * 32
@@ -73,6 +73,18 @@ def test_only_a_beginning_of_the_whole_opens(order: list[int], count: int) -> No
         with pytest.raises(FrameForged) as caught:
             reader.next(TO_TASK_MANAGER)
         assert caught.value.number == same
+
+
+def test_an_earlier_body_of_the_same_length_does_not_open_behind_a_later_head() -> None:
+    frames = sealed()
+    earlier, later = frames[1], frames[3]
+    assert MESSAGES[1] == MESSAGES[3] and len(earlier) == len(later)
+    reader = reader_of(worker_keys(SECRET, AGREED))
+    reader.received(b"".join(frames[:3]) + later[:HEAD_BYTES] + earlier[HEAD_BYTES:])
+    for message in MESSAGES[:3]:
+        assert reader.next(TO_TASK_MANAGER) == message
+    with pytest.raises(FrameForged):
+        reader.next(TO_TASK_MANAGER)
 
 
 def test_a_false_length_is_found_before_anybody_waits_for_the_body() -> None:

@@ -40,6 +40,7 @@ from headgate.control.proof import DriverProof, WorkerProof
 from headgate.core.exchange.frames import BODY_LIMITS, Kind, LinkChallenge, LinkProof, encode
 from headgate.core.exchange.handshake import Handshake
 from tests.core.exchange.vectors import BUFFER_VECTORS, SAVEPOINT, VECTORS
+from tests.mutants.page import page as mutants_page
 
 ROOT = Path(__file__).parent.parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -275,6 +276,14 @@ def test_questions_and_alerts_ask_for_metrics_that_exist() -> None:
     known = set(re.findall(r"^\| `(headgate_\w+)`", tables, flags=re.MULTILINE))
     assert len(asked) > 10
     assert {re.sub(r"_bucket$", "", name) for name in asked} <= known
+
+
+# The planted bugs.
+
+
+def test_table_of_mutants_is_current() -> None:
+    text = text_of("docs/mutants.md")
+    assert mutants_page(text) == text, "run python -m tests.mutants.page"
 
 
 # The wire.

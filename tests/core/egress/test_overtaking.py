@@ -149,6 +149,20 @@ def read_again(parts: list[bytes]) -> list[bytes]:
     return reader.records
 
 
+def test_barrier_overtakes_records_that_were_emitted_and_not_yet_written() -> None:
+    shelf = plain_pool(4)
+    partition = make_partition(shelf)
+    writer = RecordWriter(partition, Forward())
+    writer.emit(b"staged")
+    assert subpartition_of(partition).queued == 0
+    overtaken = writer.overtake(overtaking(1))
+    writer.emit(b"later")
+    assert read_again(overtaken[0]) == [b"staged"]
+    writer.finish()
+    partition.release()
+    assert_all_home(shelf)
+
+
 RECORDS = st.lists(st.binary(max_size=150), max_size=5)
 
 

@@ -259,6 +259,21 @@ def test_resume_without_room_stays_paused_and_loses_nothing() -> None:
     assert sink.deliveries == expected(FULL[:2])
 
 
+def test_bytes_that_wait_outlive_the_segment_they_were_read_into() -> None:
+    """A short payload leaves with its segment, in which the next frames lie, and is consumed."""
+    sink = Recorder(1, pauses=True)
+    decoder = make_decoder(sink, 2)
+    frames = [data_frame(number, fill(number, 3)) for number in range(3)]
+    read(decoder, b"".join(frames))
+    for _ in frames[1:]:
+        assert decoder.paused
+        sink.settle()
+        decoder.resume()
+    assert not decoder.paused
+    sink.settle()
+    assert sink.deliveries == expected(frames)
+
+
 def test_resume_of_a_decoder_that_reads_does_nothing() -> None:
     sink = Recorder()
     decoder = make_decoder(sink, 1)

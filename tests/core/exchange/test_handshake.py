@@ -98,6 +98,19 @@ def test_server_does_not_take_its_own_proof_back() -> None:
         server.received(LinkProof(challenge.proof))
 
 
+@pytest.mark.parametrize("length", [0, 1, 31])
+def test_proof_that_is_cut_short_proves_nothing(length: int) -> None:
+    client, server = side(True), side(False)
+    challenge = challenge_of(client, server)
+    with pytest.raises(PeerUnproven):
+        side(True).received(LinkChallenge(challenge.nonce, challenge.proof[:length]))
+    proof = answered(client.received(challenge))
+    assert isinstance(proof, LinkProof)
+    with pytest.raises(PeerUnproven):
+        server.received(LinkProof(proof.proof[:length]))
+    assert not server.is_done
+
+
 def test_client_does_not_take_its_own_nonce_back() -> None:
     client, server = side(True, nonce=7), side(False, nonce=7)
     with pytest.raises(PeerUnproven, match="own nonce"):

@@ -310,6 +310,17 @@ def test_silent_peer_is_given_up_by_both_sides() -> None:
         assert partition.subpartitions[0].released
 
 
+def test_peer_that_takes_all_and_says_nothing_is_given_up() -> None:
+    with Pair() as pair:
+        _, gate = pair.open()
+        for passed_ms in (SMALL.heartbeat_timeout_ms - 1, 1):
+            pair.timers.pass_ms(passed_ms)
+            pair.wire.up.take()
+            assert not pair.wire.consumer.outbox.pending_bytes
+            pair.wire.consumer.tick(pair.timers.now_ms)
+        assert isinstance(poll_error(gate), PeerSilent)
+
+
 def paused_pair() -> tuple[Pair, Gate]:
     """TCP mode: the gate has two buffers, the link waits with a third."""
     pair = Pair(with_settings(flow_control=FlowControl.TCP, floating_per_gate=0))

@@ -312,6 +312,16 @@ def test_what_was_not_read_goes_on_in_a_fresh_deserializer(
     assert room.open_files == 0
 
 
+def test_begun_element_and_the_buffer_behind_it_are_unread_together() -> None:
+    data = encoded(Bundle([b"spans two buffers"]))
+    deserializer = Deserializer()
+    deserializer.feed(Buffer(data[:9]))
+    assert deserializer.next() == (DeserializationResult.PART, None)
+    deserializer.feed(Buffer(data[9:]))
+    assert deserializer.unread() == data
+    deserializer.close()
+
+
 def test_records_by_reference_that_were_not_read_become_bytes() -> None:
     deserializer = Deserializer()
     deserializer.feed(Buffer(b"", bundle=Bundle([1, 2], [3, None])))

@@ -461,6 +461,7 @@ def test_blocked_channel_keeps_what_it_has_promised_and_what_comes_for_it(
     for _ in range(4):
         bench.consume()
     assert bench.credit() == (2, 0, 2, 11) and len(bench.link.session.credited) == before
+    assert channel.take_credit() == 0, "it had asked for a turn before it was blocked"
     channel.unblock()
     assert len(bench.link.session.credited) == before + 1
     assert bench.credit() == (2, 4, 6, 11)

@@ -222,6 +222,19 @@ def test_what_was_prepared_is_committed_when_its_checkpoint_is_complete() -> Non
     assert shelf.committed() == [1, 2]
 
 
+def test_a_checkpoint_commits_nothing_of_the_next_one() -> None:
+    shelf = Shelf()
+    operator = opened(shelf)
+    for number in (1, 2):
+        operator.process(Bundle([number]), 0)
+        operator.snapshot(moment(number))
+    operator.checkpoint_completed(1)
+    assert shelf.committed() == [1]
+    operator.checkpoint_completed(2)
+    assert shelf.committed() == [1, 2]
+    operator.close()
+
+
 def test_a_checkpoint_without_new_records_holds_nothing() -> None:
     operator = opened(Shelf())
     assert operator.snapshot(moment(1)).sink is None

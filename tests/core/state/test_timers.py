@@ -88,6 +88,17 @@ def test_a_timer_may_set_itself_anew_without_end() -> None:
     assert times == [0, 10, 20, 30, 40, 50] and queue.next_ms == 60
 
 
+def test_a_timer_that_sets_itself_again_for_its_own_time_fires_once_more() -> None:
+    queue = TimerQueue()
+    queue.register(5, "a")
+    fires = 0
+    for _ in queue.due(5):
+        fires += 1
+        if fires == 1:
+            queue.register(5, "a")
+    assert fires == 2 and len(queue) == 0
+
+
 def test_many_timers_of_one_time_are_taken_one_by_one() -> None:
     queue = TimerQueue()
     for key in range(30_000):

@@ -53,6 +53,14 @@ def test_the_last_driver_has_the_job(jobs: Folder) -> None:
     assert jobs.entries() == []
 
 
+def test_a_successor_that_has_not_removed_the_claim_yet_has_the_job(jobs: Folder) -> None:
+    first = DriverClaim(jobs, JOB)
+    first.take()
+    jobs.put(f"owner-00000002-{'a' * 16}", b"process 7 on elsewhere")
+    with pytest.raises(JobTakenOver, match="process 7 on elsewhere"):
+        first.check()
+
+
 TRIALS = 60
 DRIVERS = 3
 

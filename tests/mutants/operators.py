@@ -1,0 +1,114 @@
+"""Mutants of outputs, inlined functions, columns and the mailbox."""
+
+from tests.mutants.mutant import Mutant
+
+OPERATORS = (
+    Mutant(
+        "side-output-dropped-at-flush",
+        "core/chain/collector.py",
+        "        if main.records:\n            self._output.collect(main)\n",
+        "        if not main.records:\n            return\n        self._output.collect(main)\n",
+        "a call that gives to a side output alone gives nothing",
+        "tests/core/chain/test_collector.py",
+    ),
+    Mutant(
+        "failed-call-leaves-its-values",
+        "core/chain/collector.py",
+        "        del self._records[kept:]\n        del self._times[kept:]\n",
+        "        del self._times[kept:]\n",
+        "values of a call that has failed go out with those of the next",
+        "tests/core/chain/test_collector.py",
+    ),
+    Mutant(
+        "late-records-sent-twice",
+        "core/chain/collector.py",
+        "            self._records, self._times = [], []\n            self._output.collect_side(",
+        "            self._output.collect_side(",
+        "late records of a bundle come with every later one again",
+        "tests/core/chain/test_collector.py",
+    ),
+    Mutant(
+        "inlined-loop-keeps-a-stale-kind",
+        "core/chain/collector.py",
+        "        kinds = [kind if (kind := type(item)) in ATOMS else None for item in items]\n"
+        "        send(self._own(value) if None in kinds else value)\n",
+        "        kinds: list[type | None] = [type(item) for item in items]\n"
+        "        send(value if ATOMS.issuperset(kinds) else self._own(value))\n",
+        "only the first list in a row of tuples is copied: the others change behind their readers",
+        "tests/core/inlining tests/core/operators/test_emission_by_value.py",
+    ),
+    Mutant(
+        "inlined-yield-without-pieces",
+        "core/inlining/emissions.py",
+        "        if looped:  # a function may yield more than memory holds\n",
+        "        if not looped:  # a function may yield more than memory holds\n",
+        "a function that yields without end fills the memory",
+        "tests/core/inlining tests/core/operators/test_process_loops.py",
+    ),
+    Mutant(
+        "inlined-self-set-once",
+        "core/inlining/loops.py",
+        "    if set(body.parameters[:bound]) & stored_names(body.statements):\n"
+        "        return None  # ``self`` is set once for all records\n",
+        "",
+        "a method that assigns to its self breaks with the second record",
+        "tests/core/inlining",
+    ),
+    Mutant(
+        "partial-merge-drops-nulls",
+        "core/columns/aggregates.py",
+        "        return right if left is None else left\n    return left + right\n",
+        "        return None\n    return left + right\n",
+        "a sum is null as soon as one batch has nothing but nulls",
+        "tests/core/columns/test_aggregates.py",
+    ),
+    Mutant(
+        "sum-wraps-around",
+        "core/columns/aggregates.py",
+        "if max(values) * len(column) >= 1 << bits else column",
+        "if max(values) >= 1 << bits else column",
+        "a sum of large whole numbers wraps around",
+        "tests/core/columns/test_aggregates.py",
+    ),
+    Mutant(
+        "least-takes-nan",
+        "core/columns/aggregates.py",
+        "    if left is None or left != left:  # NaN counts only if there is nothing else\n",
+        "    if left is None:\n",
+        "one NaN hides every smaller value",
+        "tests/core/columns/test_aggregates.py",
+    ),
+    Mutant(
+        "pairs-out-of-order",
+        "core/columns/matching.py",
+        'self._order = np.argsort(right, kind="stable")',
+        'self._order = np.argsort(right, kind="quicksort")',
+        "pairs of a row come in another order than their rows on the right",
+        "tests/core/columns/test_matching.py",
+    ),
+    Mutant(
+        "outer-join-forgets-the-right",
+        "core/columns/matching.py",
+        'if how in ("right", "full"):',
+        'if how == "right":',
+        "a full join has no rows that are alone on the right",
+        "tests/core/columns/test_matching.py",
+    ),
+    Mutant(
+        "mail-of-this-lap-runs-at-once",
+        "core/task/mailbox.py",
+        "            if entry[1] >= last:\n                later.append(entry)\n"
+        "                continue\n",
+        "",
+        "mails that send mails keep a task from its records for ever",
+        "tests/core/task/test_mailbox.py",
+    ),
+    Mutant(
+        "aligned-group-waits-for-the-ended",
+        "control/watermark_alignment.py",
+        "            if members.reached_ms.pop(task, None) is not None:\n",
+        "            if members.reached_ms.get(task) is not None:\n",
+        "sources wait for one that has ended",
+        "tests/control/test_watermark_alignment.py",
+    ),
+)
