@@ -17,7 +17,7 @@ OPERATORS = (
         "        del self._records[kept:]\n        del self._times[kept:]\n",
         "        del self._times[kept:]\n",
         "values of a call that has failed go out with those of the next",
-        "tests/core/chain/test_collector.py",
+        "tests/core/operators/test_failing_records.py",
     ),
     Mutant(
         "late-records-sent-twice",
@@ -35,7 +35,7 @@ OPERATORS = (
         "        kinds: list[type | None] = [type(item) for item in items]\n"
         "        send(value if ATOMS.issuperset(kinds) else self._own(value))\n",
         "only the first list in a row of tuples is copied: the others change behind their readers",
-        "tests/core/inlining tests/core/operators/test_emission_by_value.py",
+        "tests/core/operators/test_emission_by_value.py",
     ),
     Mutant(
         "inlined-yield-without-pieces",
@@ -43,7 +43,7 @@ OPERATORS = (
         "        if looped:  # a function may yield more than memory holds\n",
         "        if not looped:  # a function may yield more than memory holds\n",
         "a function that yields without end fills the memory",
-        "tests/core/inlining tests/core/operators/test_process_loops.py",
+        "tests/core/inlining/test_emissions.py",
     ),
     Mutant(
         "inlined-self-set-once",
@@ -52,7 +52,8 @@ OPERATORS = (
         "        return None  # ``self`` is set once for all records\n",
         "",
         "a method that assigns to its self breaks with the second record",
-        "tests/core/inlining",
+        "tests/core/inlining/test_loops.py::"
+        "test_a_method_that_assigns_self_or_its_context_is_called",
     ),
     Mutant(
         "partial-merge-drops-nulls",
@@ -97,10 +98,9 @@ OPERATORS = (
     Mutant(
         "mail-of-this-lap-runs-at-once",
         "core/task/mailbox.py",
-        "            if entry[1] >= last:\n                later.append(entry)\n"
-        "                continue\n",
-        "",
-        "mails that send mails keep a task from its records for ever",
+        "            if entry[1] >= last:\n",
+        "            if entry[1] > last:\n",
+        "a mail that a mail sends does not wait for the next lap, behind the records",
         "tests/core/task/test_mailbox.py",
     ),
     Mutant(

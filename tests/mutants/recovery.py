@@ -111,6 +111,16 @@ RECOVERY = (
         "tests/core/operators/test_source_splits.py",
     ),
     Mutant(
+        "source-position-one-behind",
+        "connectors/generator/source.py",
+        "            assert isinstance(position, int), position\n"
+        "            self._next = position\n",
+        "            assert isinstance(position, int), position\n"
+        "            self._next = max(numbers.start, position - 1)\n",
+        "the last record before a checkpoint comes again after a restore",
+        "tests/connectors/generator/test_number_sequence.py",
+    ),
+    Mutant(
         "finished-task-gets-new-splits",
         "core/operators/source_splits.py",
         "alive = [number for number, task in enumerate(tasks) if task is not None]",

@@ -21,11 +21,14 @@ def test_mutant_fits_the_source_and_still_compiles(mutant: Mutant) -> None:
     ast.parse(after)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=name_of)
-def test_tests_that_are_to_catch_a_mutant_exist(mutant: Mutant) -> None:
-    words = mutant.caught_by.split()
-    if words[0] != "sim":
-        assert [word for word in words if not (ROOT / word.split("::")[0]).exists()] == []
+def test_tests_that_are_to_catch_mutants_exist() -> None:
+    named = {
+        word.split("::")[0]
+        for mutant in MUTANTS
+        for word in mutant.caught_by.split()
+        if not mutant.caught_by.startswith("sim ")
+    }
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
 def test_there_are_sixty_mutants_and_each_name_is_of_one() -> None:

@@ -1,5 +1,6 @@
 """Asynchronous calls that were under way at a checkpoint are made again, each once."""
 
+from collections import deque
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.base.elements import Bundle, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorRestored, restored_parts
-from headgate.core.operators.async_wait import CALLS, AsyncWaitOperator, read_calls
+from headgate.core.operators.async_wait import CALLS, AsyncWaitOperator, read_calls, write_calls
 from headgate.functions.state import ListStateDescriptor
 from tests.core.chain.kit import context, open_operator
 from tests.core.chain.restore_kit import StoredState, restored, stored_state
@@ -156,3 +157,9 @@ def test_an_asynchronous_function_may_have_state_of_its_task() -> None:
     open_operator(operator, within=replace(context(), restored=restored([state], 0, 1)))
     assert again.heard[0] == ("initialize", True, [7])
     operator.close()
+
+
+def test_what_waits_behind_the_queue_stays_behind_it() -> None:
+    held = ([1, 2], [None, 7], [Watermark(7)])
+    data = write_calls([held], deque([(3, None)]))
+    assert list(read_calls([data], 0, 1)) == [(1, None), (2, 7), Watermark(7), (3, None)]

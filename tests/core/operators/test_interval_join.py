@@ -191,6 +191,21 @@ def test_a_restored_join_goes_on_as_if_nothing_had_happened(
     operator.close()
 
 
+@pytest.mark.parametrize(("ends", "waiting"), [((0, 10), 0), ((-10, 0), 1)])
+def test_each_side_is_kept_as_long_as_the_other_may_bring_partners(
+    ends: tuple[int, int], waiting: int
+) -> None:
+    operator = IntervalJoinOperator(Pair(), first, first, Interval(*ends))
+    output = open_operator(operator)
+    operator.process(Bundle([("a", 1)], [5]), waiting)
+    operator.watermark_advanced(Watermark(14))
+    operator.process(Bundle([("a", 1)], [15]), 1 - waiting)
+    assert len(output.records) == 1
+    operator.watermark_advanced(Watermark(15))
+    assert len(operator._keyed.backend.event_timers) == 0, "neither side has a future"
+    operator.close()
+
+
 def test_a_record_finds_its_partners_without_a_look_at_all_others_of_its_key() -> None:
     operator = IntervalJoinOperator(Pair(), first, first, Interval(-1, 1))
     output = open_operator(operator)

@@ -48,6 +48,19 @@ def test_a_record_that_is_too_late_is_counted_and_dropped(sliced: bool) -> None:
 
 
 @KINDS
+@pytest.mark.parametrize("lateness_ms", [0, 5])
+def test_a_record_at_the_watermark_is_late_in_the_last_millisecond_of_its_window(
+    sliced: bool, lateness_ms: int
+) -> None:
+    lab = Lab(plan(TEN, SUMS, lateness_ms=lateness_ms), sliced)
+    lab.watermark(9 + lateness_ms)
+    lab.send((("a", 1), 9))
+    assert lab.taken() == [] and lab.operator.late_records_dropped == 1
+    assert lab.kept() == []
+    lab.end()
+
+
+@KINDS
 def test_a_record_is_not_late_while_its_window_is_open(sliced: bool) -> None:
     lab = Lab(plan(TEN, SUMS), sliced)
     lab.watermark(8)

@@ -14,7 +14,7 @@ from headgate.functions.assigners import (
     MergingWindowAssigner,
     ProcessingTimeSessionWindows,
 )
-from headgate.functions.triggers import EventTimeTrigger
+from headgate.functions.triggers import CountTrigger, EventTimeTrigger
 from headgate.functions.window import TimeWindow, TimeWindowSerializer
 from tests.core.window.kit import LISTED, SUMS, Bounds, CollectingAggregate, Lab, plan
 
@@ -43,6 +43,22 @@ def test_a_record_between_two_sessions_makes_one_of_them(bundled: bool) -> None:
         held = held[0] if isinstance(held[0], list) else held
         assert (start, end, sum(number for _, number in held)) == (0, 13, 7)
         assert lab.kept() == []
+
+
+def test_a_trigger_counts_on_over_the_windows_that_become_one() -> None:
+    lab = Lab(plan(FIVE, SUMS, trigger=CountTrigger(3)), False)
+    lab.send((("a", 1), 0), (("a", 2), 8))
+    assert lab.taken() == []
+    lab.send((("a", 4), 4))
+    assert lab.taken() == [("a", 7)]
+
+
+def test_windows_that_were_merged_leave_no_timers() -> None:
+    lab = Lab(plan(FIVE, SUMS, lateness_ms=3), False)
+    lab.send((("a", 1), 0), (("a", 2), 8))
+    lab.send((("a", 4), 4))
+    timers = {window for kind, window, _ in lab.kept() if kind == "timer"}
+    assert timers == {TimeWindow(0, 13)}
 
 
 @KINDS
