@@ -35,7 +35,17 @@ OPERATORS = (
         "        kinds: list[type | None] = [type(item) for item in items]\n"
         "        send(value if ATOMS.issuperset(kinds) else self._own(value))\n",
         "only the first list in a row of tuples is copied: the others change behind their readers",
-        "tests/core/operators/test_emission_by_value.py",
+        "tests/core/operators/test_process_loops.py",
+    ),
+    Mutant(
+        "inlined-map-keeps-a-stale-kind",
+        "core/chain/copies.py",
+        "    kinds = [kind if (kind := type(item)) in ATOMS else None for item in items]\n"
+        "    send(own(value) if None in kinds else value)\n",
+        "    kinds: list[type | None] = [type(item) for item in items]\n"
+        "    send(value if ATOMS.issuperset(kinds) else own(value))\n",
+        "the same in the loops of map functions",
+        "tests/core/inlining/test_loops.py::test_what_a_function_keeps_is_copied_before_it_goes_on",
     ),
     Mutant(
         "inlined-yield-without-pieces",

@@ -81,6 +81,17 @@ class CountingByDictionary(CountingByKind):
         yield value, number, ctx.timestamp()
 
 
+class Keeping:
+    """Sends a list that it goes on to change."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+
+    def process_element(self, value: str, ctx: Any) -> Iterator[tuple[str, list[str]]]:
+        self.kept.append(value)
+        yield value, self.kept
+
+
 class Returning:
     def process_element(self, value: str, ctx: Any) -> list[str]:
         return [value]
@@ -111,6 +122,13 @@ def test_a_bundle_with_times_and_one_without_take_their_own_loops() -> None:
     assert (first, second) == (("a", 1, 5), ("b", 1, 6))
     assert third[:2] == ("a", 2) and third[2] < 0, "a record without time has the smallest"
     assert [time for _, time in output.timed] == [5, 6, None]
+
+
+def test_what_a_process_function_goes_on_to_change_is_copied_for_each_record() -> None:
+    loops, output = loops_for(Keeping(), Cursor())
+    assert loops is not None
+    assert loops.run(Bundle(["a", "b", "c"]))
+    assert output.records == [("a", ["a"]), ("b", ["a", "b"]), ("c", ["a", "b", "c"])]
 
 
 def test_states_of_other_kinds_are_called() -> None:
