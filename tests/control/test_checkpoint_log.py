@@ -49,6 +49,19 @@ def test_an_ended_checkpoint_keeps_its_times_and_the_reason_why_it_failed() -> N
     assert [(part.task, part.took_ms) for part in failed.parts] == [("0.0", 10)]
 
 
+def test_an_old_checkpoint_that_ends_last_displaces_no_newer_one() -> None:
+    log = CheckpointLog()
+    old = pending(1)
+    log.begun(old)
+    for number in range(2, KEPT + 2):
+        newer = pending(number)
+        log.begun(newer)
+        log.aborted(newer, "declined", 10, counts=True)
+    log.aborted(old, "the storage has not answered", 20, counts=True)
+    log.check()
+    assert [record.checkpoint for record in log.records(20)] == list(range(KEPT + 1, 1, -1))
+
+
 def test_a_savepoint_is_listed_with_its_folder_and_not_counted() -> None:
     history = CheckpointHistory()
     checkpoints = coordinator(history=history)

@@ -103,7 +103,7 @@ class CheckpointLog:
         del self._pending[pending.checkpoint]
         self._ended[pending.checkpoint] = _record_of(pending, status, problem, now_ms)
         if len(self._ended) > KEPT:
-            del self._ended[next(iter(self._ended))]
+            del self._ended[min(self._ended)]  # the oldest, though it may be the last to end
         room = PARTS_KEPT
         for number, record in reversed(list(self._ended.items())):
             room -= len(record.parts)
