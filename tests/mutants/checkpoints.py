@@ -174,6 +174,14 @@ CHECKPOINTS = (
         "tests/control/test_checkpoint_history.py",
     ),
     Mutant(
+        "log-forgets-a-newer-checkpoint",
+        "control/checkpoint_log.py",
+        "del self._ended[min(self._ended)]",
+        "del self._ended[next(iter(self._ended))]",
+        "a checkpoint that was stored late takes the place of a newer one in what people see",
+        "tests/control/test_checkpoint_log.py",
+    ),
+    Mutant(
         "older-checkpoint-becomes-the-latest",
         "control/checkpoint_history.py",
         "        if self.latest is not None and metadata.checkpoint < "

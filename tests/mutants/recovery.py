@@ -81,7 +81,7 @@ RECOVERY = (
         "if checkpoints is None or report.run != self.plan.run:",
         "if checkpoints is None:",
         "a worker of the attempt before completes a checkpoint of this one",
-        "tests/control",
+        "tests/control/test_restarting_run.py",
     ),
     Mutant(
         "driver-fence-ignored",
