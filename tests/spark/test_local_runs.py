@@ -8,6 +8,9 @@ import pytest
 
 from headgate import DataStream, StreamExecutionEnvironment
 from headgate.base.errors import JobFailed
+
+pytest.importorskip("greenlet")
+
 from headgate.testing import FunctionHarness, OperatorHarness, run_local
 from headgate.testing.canonical import counted
 from tests.testing import jobs_kit
