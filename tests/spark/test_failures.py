@@ -263,6 +263,18 @@ def test_slots_of_running_jobs_are_not_free() -> None:
     assert collected(environment(4).from_source(NumberSequenceSource(1, 4))) == [1, 2, 3, 4]
 
 
+def test_a_job_waits_for_tasks_that_are_about_to_end(
+    spark: "SparkSession", caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = spark.sparkContext.parallelize(range(4), 4)
+    holder = threading.Thread(target=numbers.foreach, args=[lambda number: time.sleep(5)])
+    holder.start()
+    assert until(lambda: slots(spark).busy == 4, 30)
+    assert collected(environment(4).from_source(NumberSequenceSource(1, 4))) == [1, 2, 3, 4]
+    holder.join()
+    assert "the job is waiting for 4 slots; 4 of 4 are taken by other jobs" in caplog.text
+
+
 def test_a_killed_worker_is_named() -> None:
     def die(value: int) -> int:
         if value == 5:

@@ -4,10 +4,11 @@ At one port task managers register, at the other sinks deliver their records. Bo
 the first job of the process and stay until it ends. On a local master they listen on the loopback
 address only, on a cluster where Spark's own driver does. Law: the jobs that hold a reservation fit
 into Spark together. A job that does not fit is refused at once if jobs of this driver hold the
-slots; for tasks that are merely ending it waits a moment.
+slots; for tasks that are merely ending it waits a while.
 """
 
 import atexit
+import logging
 import socket
 import threading
 import time
@@ -24,12 +25,18 @@ from headgate.host.net.transport import Tls
 from headgate.observe.web.server import close_page_server
 from headgate.spark.cluster import cluster_of
 from headgate.spark.resource_profile import task_cores
+from headgate.spark.slot_watch import shortage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ENDING_S: Final = 3.0
-"""How long tasks of a job that has just ended may still count as busy."""
+log = logging.getLogger(__name__)
+
+ENDING_S: Final = 20.0
+"""How long tasks of a job that has just ended may still count as busy; Spark is slow to cancel them
+on a machine that is."""
+TELL_S: Final = 2.0
+"""Who waits for them longer than this is told."""
 
 
 class SlotReservations:
@@ -53,7 +60,7 @@ class SlotReservations:
             with self._lock:
                 self._reserved[job] = -(-needed * (task_cores(profile) or usual) // usual)
             return
-        deadline = time.monotonic() + ENDING_S
+        began, is_told = time.monotonic(), False
         while True:
             with self._lock:
                 found = cluster.slots()
@@ -62,9 +69,13 @@ class SlotReservations:
                 if found.total - busy >= needed:
                     self._reserved[job] = needed
                     return
-            if found.total - reserved < needed or time.monotonic() > deadline:
+            waited_s = time.monotonic() - began
+            if found.total - reserved < needed or waited_s > ENDING_S:
                 excluded = [str(executor) for executor in found.excluded]
                 raise SlotsShort(needed, found.total, busy, excluded)
+            if waited_s > TELL_S and not is_told:
+                is_told = True
+                log.warning("the job is %s", shortage(needed, found))
             time.sleep(0.05)
 
     def release(self, job: str) -> None:
