@@ -82,17 +82,25 @@ def test_what_is_in_flight_to_a_slow_consumer_is_bounded_in_time(
         )
         job, counts[debloat] = Job(), Counted()
         made = job.operator(
-            functools.partial(MapOperator, counts[debloat].make), job.source(range(100_000))
+            functools.partial(MapOperator, counts[debloat].make), job.source(range(200_000))
         )
         channels = shape(job, made, counts[debloat])
         runs.append(Run(job, make_exchange(settings), make_exchange(settings)))
         runs[-1].deploy()
     with_it, without = counts[True], counts[False]
-    eventually(lambda: len(with_it.in_flight) > CONSUMED < len(without.in_flight), "consumption")
+    most = 2 * IN_TARGET * channels
+    # On a busy machine a look may be late, and sizes follow later.
+    eventually(
+        lambda: (
+            len(with_it.in_flight) > CONSUMED < len(without.in_flight)
+            and with_it.lately() <= most
+            and without.lately() >= 3 * with_it.lately()
+        ),
+        "little in flight with debloating, much without",
+        60,
+    )
     sizes = [max(figures.buffer_size for figures in run.figures().values()) for run in runs]
     for run in runs:
         run.close()
         assert not run.errors
     assert sizes[0] > 0 == sizes[1], "off means that nobody looks"
-    assert with_it.lately() <= 2 * IN_TARGET * channels
-    assert without.lately() >= 3 * with_it.lately()
