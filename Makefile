@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 WORKERS ?= 3
-SEEDS ?= 200
+SEEDS ?= 600
 SEED ?=
 JOBS ?=
 RECOVERY ?=
@@ -52,7 +52,7 @@ $(BIN)/pip:
 tools: ## install the browser and the servers that tests use (quick when they are there)
 	.ci/tools
 
-test: $(READY) tools archive ## run all tests but the house rules of check; SEEDS=n simulated runs (200)
+test: $(READY) tools archive ## run all tests but the house rules of check; SEEDS=n simulated exchanges (600)
 	$(BIN)/pytest -q -n $(WORKERS) --dist load --sim-seeds $(SEEDS) -m 'not alone' --ignore tests/test_house.py
 	$(BIN)/pytest -q -m alone tests/spark/test_why.py
 
@@ -95,9 +95,9 @@ format: $(READY) ## put the code in shape
 	$(BIN)/ruff check --fix --exit-zero --quiet .
 	$(BIN)/ruff format .
 
-sim: $(READY) ## simulate SEEDS=n runs, or replay one: SEED=41; JOBS=1 or RECOVERY=1 for such only
+sim: $(READY) ## simulate SEEDS=n runs of each kind (600), or replay one with its steps: SEED=41, JOBS=1, RECOVERY=1
 	$(BIN)/python -m headgate.sim $(if $(JOBS),--jobs) $(if $(RECOVERY),--recovery) \
-		$(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --processes $(CORES))
+		$(if $(SEED),--seed $(SEED) --verbose,--seeds $(SEEDS) --processes $(CORES))
 
 # Atheris would need a compiler and libFuzzer where it has no wheel; there, it is left out.
 fuzz: SECONDS = 60

@@ -51,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.seed is not None:
         seeds, family = range(options.seed, options.seed + 1), _family(options)
         print("\n".join(DRAW[family](options.seed)))
+        if options.verbose:
+            print("step, virtual time in ms, what happens")
         return run_seeds(seeds, family, options.verbose)
     seeds = range(options.start, options.start + options.seeds)
     families = [_family(options)] if options.jobs or options.recovery else list(NAMES)

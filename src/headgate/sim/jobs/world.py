@@ -64,6 +64,7 @@ class JobWorld:
         self._known = 0  # tasks of the driver
         self._progress: tuple[int, int, int] = (0, 0, 0)
         self._progress_ms = 0.0
+        self._bytes_in = 0
 
     def run(self) -> Outcome:
         """To the end; raises RunFailed."""
@@ -196,8 +197,13 @@ class JobWorld:
         now_ms = self.clock.now_ms
         if progress != self._progress:
             self._progress, self._progress_ms = progress, now_ms
-        if self.steps > MOST_STEPS or now_ms - self._progress_ms > self.stall_ms:
+        if self.steps <= MOST_STEPS and now_ms - self._progress_ms <= self.stall_ms:
+            return
+        # A long record in short buffers, one round trip each, is slow and no standstill.
+        bytes_in = sum(gate.statistics().bytes_in for task in self.running for gate in task.gates)
+        if self.steps > MOST_STEPS or bytes_in == self._bytes_in:
             raise CheckFailed(f"the job does not go on: {self.driver.shown}; {self._who_waits()}")
+        self._bytes_in, self._progress_ms = bytes_in, now_ms
 
     def _who_waits(self) -> str:
         return "; ".join(
