@@ -19,6 +19,7 @@ RECOVERY_S = 120.0
 SETTLED_S = 4.0
 """Behind a recovery: from then on samples count as steady."""
 GONE_S = 40.0
+LOG_LINES = 40
 END_S = 600.0
 PAUSE_S = 0.02
 RATE = 1_600
@@ -93,7 +94,8 @@ class Soak:
     def _watch(self, seconds: float) -> None:
         waiting, next_sample = list(self.strikes), 0.0
         while (now := self._now()) < seconds:
-            assert self.driver.process.poll() is None, "the driver has ended"
+            code = self.driver.process.poll()
+            assert code is None, f"the driver has ended with {code}:\n{self._last_lines()}"
             self._see_recovery(now)
             if now >= next_sample:
                 self.sampler.take(now, not self._is_recovering and now >= self._settled_s)
@@ -152,6 +154,9 @@ class Soak:
         driver = Driver(self.trial, self.place, master, self.environ, PROGRAM)
         self._logs.append(driver.log)
         return driver
+
+    def _last_lines(self) -> str:
+        return "\n".join(self.driver.log.read_text().splitlines()[-LOG_LINES:])
 
     def _groups(self) -> dict[str, list[int]]:
         if self.cluster is None:
