@@ -133,8 +133,7 @@ def test_a_task_takes_no_input_while_its_consumers_have_restored_data_to_read() 
         shelf.last.done()
         assert live(task) is None
         assert [element for element in take_all(reader) if isinstance(element, Bundle)] == [
-            Bundle(["in"]),
-            Bundle(["new"]),
+            Bundle(["in", "new"]),
         ]
         reader.close()
 

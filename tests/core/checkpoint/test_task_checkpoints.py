@@ -274,7 +274,7 @@ def test_a_barrier_that_waits_in_the_output_overtakes_when_its_time_is_over() ->
         lab.timers.pass_ms(50)
         desk.go_on()
         found = desk.shelf.last.bytes_in_flight[False, 0, 0]
-        assert [bundle.records for bundle in read_stream(found)] == [[1], ["before"]]
+        assert [bundle.records for bundle in read_stream(found)] == [[1, "before"]]
         assert desk.read() == [CheckpointBarrier(1, WALL_MS, unaligned=True), 1, "before"]
         desk.end()
 

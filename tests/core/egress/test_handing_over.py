@@ -275,3 +275,38 @@ def test_bundles_for_a_reader_that_has_gone_are_dropped() -> None:
     path.writer.close()
     with path.lab:
         pass
+
+
+def test_records_that_wait_are_joined_by_later_ones_up_to_a_buffer() -> None:
+    path = Path(1, 9, 0, -1)
+    reader = path.readers[0]
+    reader.come()
+    lent = path.writer.partition.pool.lent
+    partition = path.writer.partition
+    for buffers in (1, 1, 2):  # two records are as long as a segment
+        path.emit([0], 0, timed=False)
+        path.writer.seal()
+        assert partition.pool.lent == lent + buffers
+    path.emit([0], 0, timed=True)
+    path.writer.seal()
+    assert partition.pool.lent == lent + 3, "times are not mixed with none"
+    path.tell(Watermark(5))
+    path.emit([0], 0, timed=True)
+    path.writer.seal()
+    assert partition.pool.lent == lent + 5, "nothing goes before a watermark"
+    path.end()
+
+
+def test_records_that_were_taken_are_not_joined_by_later_ones() -> None:
+    path = Path(1, 4, 0, -1)
+    reader = path.readers[0]
+    reader.come()
+    path.emit([0, 0], 0, timed=False)
+    path.writer.seal()
+    taken = reader.input.take(9)
+    assert isinstance(taken, Bundle) and len(taken.records) == 2
+    path.sent[0].clear()
+    path.emit([0], 0, timed=False)
+    path.writer.seal()
+    assert len(taken.records) == 2
+    path.end()

@@ -5,7 +5,14 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.task.pace import FIRST_RECORDS, MOST_RECORDS, STEP_MS, WAIT_MS, StepPace
+from headgate.core.task.pace import (
+    FIRST_RECORDS,
+    MOST_RECORDS,
+    STEP_MS,
+    WAIT_MS,
+    WAIT_ROUNDS,
+    StepPace,
+)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, MOST_RECORDS))))
@@ -61,6 +68,17 @@ def test_a_step_that_waited_for_buffers_is_followed_by_a_shorter_one() -> None:
     pace.step_took(0.01, MOST_RECORDS)
     pace.held_up(100 * WAIT_MS)
     assert pace.limit == MOST_RECORDS // 100
+
+
+def test_a_wait_until_every_other_task_had_its_turns_is_no_reason_for_shorter_steps() -> None:
+    pace = StepPace(round_ms=lambda: 100 * WAIT_MS)
+    while pace.limit < MOST_RECORDS:
+        pace.step_took(0.01, pace.limit)
+    pace.step_took(0.01, MOST_RECORDS)
+    pace.held_up(WAIT_ROUNDS * 100 * WAIT_MS)
+    assert pace.limit == MOST_RECORDS
+    pace.held_up(2 * WAIT_ROUNDS * 100 * WAIT_MS)
+    assert pace.limit == MOST_RECORDS // 2
 
 
 def test_beyond_what_made_it_wait_it_grows_slowly() -> None:

@@ -111,3 +111,5 @@ class Clock:
     runnable_ms: Callable[[], float] = lambda: 0.0
     """How long the threads of the worker have waited for a core so far, all together; 0: the
     platform does not tell. One that waits may hold what the task's thread needs."""
+    round_ms: Callable[[], float] = lambda: 0.0
+    """About how long it takes until every task of the worker had its turn."""

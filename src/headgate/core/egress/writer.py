@@ -302,9 +302,10 @@ class RecordWriter:
         """The consumer runs here: it gets the records themselves, in place of a buffer's bytes."""
         self._finish_builder(lane)
         self._measured(len(self._serializer.dumps(records[:1])))  # the first stands for the rest
-        start = 0
+        most = self._limit_of(lane)
+        start = self._add_to_last(lane, records, times, most)
         while start < len(records):
-            part, end = records, start + self._limit_of(lane)
+            part, end = records, start + most
             if start or end < len(records):
                 part = records[start:end]
             bundle = Bundle(part, times and times[start:end])
@@ -313,6 +314,17 @@ class RecordWriter:
             self.partition.add(BufferConsumer.of(buffer), lane)
             self.buffers_out += 1
             start = end
+
+    def _add_to_last(
+        self, lane: int, records: list[Record], times: list[int | None] | None, most: int
+    ) -> int:
+        """Fill what its consumer has not taken yet, as far as a buffer of bytes would go.
+
+        Says how many records have gone there.
+        """
+        partition, size = self.partition, self._record_bytes
+        most = min(most, partition.segment_bytes // size)
+        return partition.add_to_last(lane, records, times, most, size)
 
     def _write_bundle(self, lane: int, bundle: Bundle, alone: bool) -> None:
         prefix, body = encode_element(bundle, self._serializer)

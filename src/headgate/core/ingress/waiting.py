@@ -71,10 +71,11 @@ class WaitingCopier:
             self._is_full, self.complete = True, False
             return False
         self.copied_bytes += size
-        data = b"" if buffer.bundle is not None else bytes(buffer.view)
-        self.pieces.append(
-            WaitingPiece(place, data, buffer.bundle, buffer.is_event, buffer.compressed)
-        )
+        bundle = buffer.bundle
+        if bundle is not None:  # its writer may add to it
+            bundle = Bundle(list(bundle.records), bundle.timestamps and list(bundle.timestamps))
+        data = b"" if bundle is not None else bytes(buffer.view)
+        self.pieces.append(WaitingPiece(place, data, bundle, buffer.is_event, buffer.compressed))
         return True
 
     def skip(self, element_bytes: int, missing: int) -> None:

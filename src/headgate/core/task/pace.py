@@ -4,7 +4,8 @@ Until a step is over nothing is sent, no mail is read, no checkpoint is taken. L
 about ``target_ms`` or one record, and no more than the free buffers of each output hold, going by
 the records that a buffer has held lately. It rarely waits longer than ``WAIT_MS`` for buffers:
 beyond what has once made it wait the pace grows slowly. Time in which threads of the worker waited
-for a core does not count: shorter steps would only make more work for the cores.
+for a core does not count, nor does a wait until every other task of the worker had its turns:
+shorter steps would only make more work for the cores.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +15,8 @@ from headgate.core.egress.writer import RecordWriter
 
 STEP_MS: Final = 5.0
 WAIT_MS: Final = 20.0
+WAIT_ROUNDS: Final = 4
+"""Readers in the same worker free a buffer when it is their turn; some turns free none."""
 MOST_RECORDS: Final = 4096
 FIRST_RECORDS: Final = 1  # nobody knows yet how slow the function is, or how large the records
 
@@ -22,12 +25,16 @@ class StepPace:
     """Learns how long a step took; says how many records the next one may take."""
 
     def __init__(
-        self, target_ms: float = STEP_MS, runnable_ms: Callable[[], float] = lambda: 0.0
+        self,
+        target_ms: float = STEP_MS,
+        runnable_ms: Callable[[], float] = lambda: 0.0,
+        round_ms: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """``runnable_ms``: see ``Clock``."""
+        """``runnable_ms``, ``round_ms``: see ``Clock``."""
         self.limit = FIRST_RECORDS
         self._target_ms = target_ms
         self._runnable_ms = runnable_ms
+        self._round_ms = round_ms
         self._known_ms = 0.0  # that they had waited for a core when they were asked last
         self._records = 0
         self._held_up_at = MOST_RECORDS
@@ -45,8 +52,10 @@ class StepPace:
     def held_up(self, waited_ms: float) -> None:
         """So long the last step, until all that it has made was written, waited for buffers."""
         if waited_ms > WAIT_MS:
-            self._fit(WAIT_MS / waited_ms)
-            self._held_up_at = self.limit
+            most_ms = max(WAIT_MS, WAIT_ROUNDS * self._round_ms())
+            if waited_ms > most_ms:
+                self._fit(most_ms / waited_ms)
+                self._held_up_at = self.limit
 
     def _waited_for_core_ms(self) -> float:
         """Since this was asked last: if that is long ago, mostly in earlier steps."""

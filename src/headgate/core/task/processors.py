@@ -65,7 +65,7 @@ class InputProcessor:
         self._loan = loan
         self._clock = clock
         self._times = InputTimes(len(inputs))
-        self._pace = StepPace(runnable_ms=clock.runnable_ms)
+        self._pace = StepPace(runnable_ms=clock.runnable_ms, round_ms=clock.round_ms)
         self._headroom = OutputHeadroom(chain.writers)
         self.waited_ms = 0.0
         self._unfinished = len(inputs)
@@ -198,7 +198,7 @@ class SourceProcessor:
         self._loan = loan
         self._clock = clock
         self.idling = idling
-        self._pace = StepPace(runnable_ms=clock.runnable_ms)
+        self._pace = StepPace(runnable_ms=clock.runnable_ms, round_ms=clock.round_ms)
         self._headroom = OutputHeadroom(chain.writers)
         self.waited_ms = 0.0
         self._marker = marker

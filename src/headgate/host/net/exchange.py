@@ -40,7 +40,7 @@ from headgate.host.files.partition_files import PartitionFiles
 from headgate.host.net.baton import Baton, Turn
 from headgate.host.net.connection import Connection, Server, UnprovenConnections, connect
 from headgate.host.net.loop import Loop, now_ms
-from headgate.host.net.runner import Runner, Stepper, TaskThread
+from headgate.host.net.runner import SLICE_MS, Runner, Stepper, TaskThread
 from headgate.host.net.throttled_log import ThrottledLog
 from headgate.host.net.transport import Tls
 
@@ -154,6 +154,10 @@ class Exchange:
             self._runnable_at_ms = now + RUNNABLE_MS
             self._runnable_ms = max(self._runnable_ms, _runnable_ms())  # a thread may have ended
         return self._runnable_ms
+
+    def round_ms(self) -> float:
+        """How long it takes until every task had its turn, if all of them have work to do."""
+        return len(self._runners) * SLICE_MS
 
     def flush_by_time(self, name: str, writer: RecordWriter) -> Flusher:
         """Flush a writer with its buffer timeout, as long as its partition lives (call inside)."""

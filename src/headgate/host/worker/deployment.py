@@ -64,7 +64,7 @@ class RunnerThread:
         self.runner: Runner | None = None
         self.services = TaskServices(
             BatonLoan(exchange.baton, self.seat.turn),
-            Clock(now_ms, _wall_ms, exchange.loop.later, exchange.runnable_ms),
+            Clock(now_ms, _wall_ms, exchange.loop.later, exchange.runnable_ms, exchange.round_ms),
             self.seat.wake,
             self.seat.wait,
             partial(LoopCalls, exchange.loop.post, name),
