@@ -12,13 +12,15 @@ says so: the benchmark must not harm the machine that it runs on.
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import cycle, islice
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import chain, cycle, islice, repeat
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -46,9 +48,10 @@ POINT_BYTES: Final = 400_000_000
 POINT_S: Final = 240.0
 SPARE_BYTES: Final = 2 << 30
 """So much memory has to be free beside what a point needs."""
-MOST_PAYLOADS: Final = 4096
+MOST_PAYLOADS: Final = 1024
 PAYLOADS_BYTES: Final = 16 << 20
-"""Payloads are made beforehand, so many that a bundle has none twice: pickle writes those once."""
+"""Payloads are made beforehand, so many that a bundle has none twice: pickle writes those once. No
+more than that: what sources keep takes room in the processor's caches."""
 WORKER_BYTES: Final = 100 << 20
 KEY_BYTES: Final = 400
 
@@ -165,28 +168,43 @@ def run_point(point: Point) -> dict[str, Any]:
     driver_s = time.process_time() - before_s
     counted = sum(report["counted"] for report in reports)
     assert counted == point.records, f"{counted} records were counted of {point.records}"
-    steady = [report["steady"] for report in reports if report["steady"] is not None]
-    records = sum(noted["left"] for noted in steady)
-    cpu_s = sum(noted["cpu_s"] for noted in steady)
+    workers = _last_of_workers(reports)
+    settled = [report["settled"] for report in workers if report["settled"] is not None]
+    records = sum(noted["left"] for noted in settled)
+    cpu_s = sum(
+        report["cpu_s"] - report["settled"]["cpu_s"]
+        for report in workers
+        if report["settled"] is not None
+    )
     ended_ns = max(report["ended_ns"] for report in reports)
-    elapsed_s = (ended_ns - min(noted["at_ns"] for noted in steady)) / 1e9
+    elapsed_s = (ended_ns - min(noted["at_ns"] for noted in settled)) / 1e9
     return {
         "records_per_s": round(records / elapsed_s),
         "cpu_ns_per_record": round(cpu_s / records * 1e9),
-        "private_mb": round(median(report["private_kb"] for report in reports) / 1024, 1),
-        "private_mb_most": round(max(report["private_kb"] for report in reports) / 1024, 1),
-        "shared_out_mb": round(median(report["pss_kb"] for report in reports) / 1024, 1),
+        "workers": len(workers),
+        "private_mb": round(median(report["private_kb"] for report in workers) / 1024, 1),
+        "private_mb_most": round(max(report["private_kb"] for report in workers) / 1024, 1),
+        "shared_out_mb": round(median(report["pss_kb"] for report in workers) / 1024, 1),
         "start_s": round(start_s, 2),
         "cold_start_s": round(cold_s, 2),
         "driver_cpu_s": round(driver_s, 2),
     }
 
 
+def _last_of_workers(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The last report of each process: several slots may share one."""
+    last: dict[int, dict[str, Any]] = {}
+    for report in sorted(reports, key=lambda report: report["ended_ns"]):
+        last[report["pid"]] = report
+    return list(last.values())
+
+
 def _run_job(point: Point) -> tuple[float, list[dict[str, Any]]]:
     """From ``execute()`` to the first record of the last source, and the reports of all workers."""
     env = bench_environment(point.parallelism)
-    sink = ReportingSink(ScaleMeter)
-    stream = env.from_source(KeyedRecordSource(point), None, "records").key_by(key_of)
+    job = secrets.token_hex(4)
+    sink = ReportingSink(partial(ScaleMeter, job))
+    stream = env.from_source(KeyedRecordSource(point, job), None, "records").key_by(key_of)
     for number in range(point.exchanges - 1):
         stream = stream.map(same).name(f"exchange {number + 2}").key_by(key_of)
     _counted(stream).sink_to(sink)
@@ -212,8 +230,33 @@ def later_of(before: tuple[int, bytes], record: tuple[int, bytes]) -> tuple[int,
     return record
 
 
-_steady: list[dict[str, Any]] = []
-"""When the source of this process had given a part of its records, and the CPU time of before."""
+@dataclass
+class WorkerProgress:
+    """How far the sources of one job are that run in this process."""
+
+    readers: list["KeyedRecordReader"] = field(default_factory=list)
+    began_ns: list[int] = field(default_factory=list)
+    """When each of them gave its first record."""
+    settled: dict[str, Any] | None = None
+    """When all had given a part of their records, the CPU time until then, and what is left."""
+
+    def note_settled(self) -> None:
+        if all(reader.is_settled for reader in self.readers):
+            left = sum(reader.left for reader in self.readers)
+            self.settled = {
+                "at_ns": time.monotonic_ns(),
+                "cpu_s": time.process_time(),
+                "left": left,
+            }
+
+
+_progress: dict[str, WorkerProgress] = {}
+"""By job: Spark keeps the process for the next one."""
+
+
+def progress_of(job: str) -> WorkerProgress:
+    """Of a job in this process."""
+    return _progress.setdefault(job, WorkerProgress())
 
 
 @dataclass(frozen=True)
@@ -221,70 +264,69 @@ class KeyedRecordSource(Source):
     """Keys in turn, each task from another one on, with payloads that are objects of their own."""
 
     point: Point
+    job: str
 
     def splits(self, parallelism: int) -> Sequence[tuple[int, int]]:
         return list(enumerate(split_evenly(self.point.records, parallelism)))
 
     def open(self, split: Any, position: Any, context: ConnectorContext) -> "KeyedRecordReader":
-        return KeyedRecordReader(self.point, *split)
+        return KeyedRecordReader(self.point, progress_of(self.job), *split)
 
 
 class KeyedRecordReader(SplitReader):
     """Notes its first record, and when the job has settled."""
 
-    def __init__(self, point: Point, task: int, records: int) -> None:
+    def __init__(self, point: Point, progress: WorkerProgress, task: int, records: int) -> None:
         first = task * (point.keys // point.parallelism)
-        keys = cycle(range(point.keys))
+        keys = chain.from_iterable(repeat(range(point.keys)))
         self._keys: Iterator[int] = islice(keys, first, None)
         size = max(2, point.record_bytes - 2)
         kept = max(2, min(MOST_PAYLOADS, PAYLOADS_BYTES // size))
         self._payloads = cycle(
             [number.to_bytes(2, "big") + bytes(size - 2) for number in range(kept)]
         )
-        self._left = records
+        self.left = records
+        self.is_settled = not records
         self._settled_at = records - records // SETTLED
-        self._began = self._settled = False
+        self._began = False
+        self._progress = progress
+        progress.readers.append(self)
 
     def poll(self, limit: int) -> list[tuple[int, bytes]] | None:
         if not self._began:
             self._began = True
-            _began_ns[:] = [time.monotonic_ns()]
-        if not self._settled and self._left <= self._settled_at:
-            self._settled = True
-            noted = {"at_ns": time.monotonic_ns(), "cpu_s": time.process_time()}
-            _steady[:] = [{**noted, "left": self._left}]
-        if not self._left:
+            self._progress.began_ns.append(time.monotonic_ns())
+        if not self.is_settled and self.left <= self._settled_at:
+            self.is_settled = True
+            self._progress.note_settled()
+        if not self.left:
             return None
-        count = min(limit, self._left)
-        self._left -= count
+        count = min(limit, self.left)
+        self.left -= count
         return list(zip(islice(self._keys, count), self._payloads, strict=False))
 
     def position(self) -> None:
         return None
 
 
-_began_ns: list[int] = []
-
-
 class ScaleMeter:
     """Counts records, and measures its process at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: str) -> None:
+        self._job = job
         self._counted = 0
 
     def take(self, records: list[Any]) -> None:
         self._counted += len(records)
 
     def report(self) -> dict[str, Any]:
-        noted = _steady.pop() if _steady else None
-        steady = None
-        if noted is not None:
-            steady = {**noted, "cpu_s": time.process_time() - noted["cpu_s"]}
-        memory = _memory_kb()
+        memory, progress = _memory_kb(), progress_of(self._job)
         return {
+            "pid": os.getpid(),
             "counted": self._counted,
-            "steady": steady,
-            "began_ns": _began_ns[0] if _began_ns else 0,
+            "cpu_s": time.process_time(),
+            "settled": progress.settled,
+            "began_ns": max(progress.began_ns, default=0),
             "private_kb": memory.get("Private_Clean", 0) + memory.get("Private_Dirty", 0),
             "pss_kb": memory.get("Pss", 0),
         }
