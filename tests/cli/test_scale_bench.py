@@ -13,6 +13,7 @@ from headgate.cli.bench.scale import (
     KeyedRecordReader,
     Point,
     points_of,
+    progress_of,
     run_scale_bench,
     show_scale,
 )
@@ -43,7 +44,7 @@ def test_a_point_that_does_not_fit_into_the_free_memory_is_left_out(
 
 def test_the_sources_of_a_job_give_all_keys_and_records_of_the_size() -> None:
     point = Point(parallelism=2, keys=10, record_bytes=100, records=40)
-    reader = KeyedRecordReader(point, 1, 20)
+    reader = KeyedRecordReader(point, progress_of("job"), 1, 20)
     records = [*(reader.poll(7) or []), *(reader.poll(100) or [])]
     assert [key for key, _ in records] == [*range(5, 10), *range(10), *range(5)]
     assert {len(payload) for _, payload in records} == {98}

@@ -230,6 +230,7 @@ def test_a_module_that_workers_do_not_have_is_named(monkeypatch: pytest.MonkeyPa
 @pytest.mark.spark_smoke
 def test_too_few_slots_are_told_at_once(spark: "SparkSession") -> None:
     env = environment(9)
+    env.configure(Configuration().set_string("worker.slots", "1"))
     env.from_collection(range(9)).rebalance().map(lambda n: n).print()
     with pytest.raises(SlotsShort, match="the job needs 9 slots and Spark has 4 free") as caught:
         env.execute()

@@ -161,6 +161,19 @@ def test_a_killed_worker_is_replaced_and_the_job_goes_on(
     assert {attempt for _, _, _, attempt in found} == {0, 1}
 
 
+@pytest.mark.parametrize("how", ["fail", "kill"])
+@pytest.mark.parametrize("unaligned", ["false", "true"])
+def test_workers_with_several_slots_go_on(tmp_path: Path, how: str, unaligned: str) -> None:
+    shared = {"worker.slots": "3", "execution.checkpointing.unaligned.enabled": unaligned}
+    env = environment(tmp_path, **shared).set_parallelism(6)
+    written = totals(env, tmp_path, how)
+    env.execute("shared")
+    found = written()
+    check(found)
+    assert {attempt for _, _, _, attempt in found} == {0, 1}
+    assert len({pid for _, _, pid, attempt in found if not attempt}) <= 2
+
+
 def test_restarts_have_an_end_and_the_failure_says_so(tmp_path: Path) -> None:
     def never(value: int) -> int:
         raise ValueError("always")

@@ -161,6 +161,14 @@ class JobSettings(SettingsGroup):
         "Start Spark's JVM from an archive of its classes, which is made once, after the first "
         "program has ended.",
     )
+    worker_slots: int = setting(
+        "worker.slots",
+        0,
+        "Slots of a Python worker, and so tasks of an operator that share its process; 0: one, or "
+        "on a local master that has more than four for each core, so many that there are two "
+        "workers for each. Jobs that read DataFrames have one.",
+        0,
+    )
     start_timeout_ms: int = setting(
         "task.start.timeout",
         3_600_000,

@@ -57,14 +57,14 @@ class TaskSpec:
     vertex: int
     subtask: int
     slot: int
-    """Which slot of the job it runs in, from 0."""
+    """Which of Spark's slots it runs in, from 0: the worker there may have several of the job's."""
     outputs: tuple[OutputSpec, ...]
     gates: tuple[tuple[ChannelSpec, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionGraph:
-    """All tasks, in topological order of their vertices, and how many slots they need."""
+    """All tasks, in topological order of their vertices, and how many slots they need of Spark."""
 
     job: str
     attempt: int
@@ -104,13 +104,13 @@ def build_execution_graph(job_graph: JobGraph, job_id: str, attempt: int) -> Exe
             (edge.source, _wiring(vertices, edge), ids[edge.source, edge.output])
             for edge in job_graph.inputs_of(vertex.id)
         ]
-        first_slot = placement.first_slot(vertex.group)
+        slots = placement.group(vertex.group)
         tasks += [
             TaskSpec(
                 id=task_id(vertex.id, subtask),
                 vertex=vertex.id,
                 subtask=subtask,
-                slot=first_slot + subtask,
+                slot=slots.worker_of(subtask),
                 outputs=tuple(
                     OutputSpec(names[subtask], edge.kind, len(wiring.consumers_of(subtask)))
                     for edge, wiring, names in written
@@ -121,7 +121,7 @@ def build_execution_graph(job_graph: JobGraph, job_id: str, attempt: int) -> Exe
             )
             for subtask in range(vertex.parallelism)
         ]
-    return ExecutionGraph(job_id, attempt, tuple(tasks), placement.slots)
+    return ExecutionGraph(job_id, attempt, tuple(tasks), placement.workers)
 
 
 def order_of(task: TaskSpec, restore: TaskRestore | None = None) -> TaskOrder:

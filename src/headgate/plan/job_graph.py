@@ -89,6 +89,7 @@ class JobGraph:
     batch: bool = False
     discoveries: Mapping[int, SplitDiscovery] = field(default_factory=dict)
     """By vertex: how the driver finds the splits of a source. They do not travel with the code."""
+    slots_per_worker: int = 1
 
     def inputs_of(self, vertex: int) -> list[JobEdge]:
         """Its edges by gate."""

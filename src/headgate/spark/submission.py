@@ -5,14 +5,15 @@ Law: ``prepare`` raises before Spark runs anything of the job; what it returns m
 
 import atexit
 import logging
+import os
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headgate.api.program import Program
-from headgate.base.errors import SessionFailed, SettingsInvalid, SlotsShort
+from headgate.base.errors import JobExceedsMemory, SessionFailed, SettingsInvalid, SlotsShort
 from headgate.base.log_settings import LogSettings
 from headgate.base.messages import ControlTimes
 from headgate.base.recovery_settings import JOB_ID, CheckpointSettings
@@ -36,7 +37,7 @@ from headgate.observe.notebook import shows_progress
 from headgate.observe.web.server import page_server, print_link
 from headgate.plan.exchange_memory import ExchangeMemory, size_exchange
 from headgate.plan.job_graph import JobGraph, build_job_graph
-from headgate.plan.placement import place
+from headgate.plan.placement import place, usual_slots_per_worker
 from headgate.spark.archives import archive_at_end
 from headgate.spark.cluster import Slots, SparkCluster, cluster_of
 from headgate.spark.configuration import check_known
@@ -116,9 +117,8 @@ def prepare(
 def _prepare(
     program: Program, lazy: bool, on_begun: OnBegun, on_ended: OnEnded, plan_runs: PlanRuns
 ) -> PreparedJob:
-    checked = check_program(program, lazy)
+    checked, session, profile = open_session(program, check_program(program, lazy), lazy=lazy)
     graph, settings, job, setup = checked.graph, checked.exchange, checked.job, checked.setup
-    session, profile = open_session(program, checked, lazy=lazy)
     job_files, driver = pack(session, program), driver_services(session, job, settings)
     job_id = setup.job_id if setup is not None else secrets.token_hex(8)
     endpoint, secret = JobEndpoint(), secrets.token_bytes(SECRET_BYTES)
@@ -196,7 +196,7 @@ def check_program(program: Program, lazy: bool) -> CheckedProgram:
     check_backend(state)
     setup = check_checkpoints(program, graph, exchange, lazy)
     graph = graph if setup is None else setup.graph
-    slots, memory = place(graph).slots, size_exchange(graph, exchange)
+    slots, memory = place(graph).workers, size_exchange(graph, exchange)
     ship_code(program, graph)  # report a function that cannot be pickled before Spark starts
     job = JobSettings.parse(program.configuration)
     logs = log_settings(program.configuration)
@@ -205,19 +205,45 @@ def check_program(program: Program, lazy: bool) -> CheckedProgram:
 
 def open_session(
     program: Program, checked: CheckedProgram, *, lazy: bool = False
-) -> tuple["SparkSession", object | None]:
+) -> tuple[CheckedProgram, "SparkSession", object | None]:
     """The session that the job runs in, protected as the settings ask, with the user's modules.
 
-    And the resource profile of its tasks there; None: the session's.
+    Before it the program as it runs there, behind it the resource profile of its tasks; None: the
+    session's.
     """
     session = find_session(program.configuration, needed=checked.slots)
     check_authentication(session, required=checked.job.spark_authentication)
     wanted = program.resource_profile
     profile = None if wanted is None else cluster_of(session).adopted_profile(wanted)
+    checked = share_workers(program, checked, cluster_of(session), lazy=lazy)
     check_session(session, checked.slots, profile, lazy=lazy)
     check_python(session, checked.job.python_executable)
     add_python_files(session, program.python_files)
-    return session, profile
+    return checked, session, profile
+
+
+def share_workers(
+    program: Program, checked: CheckedProgram, cluster: SparkCluster, *, lazy: bool = False
+) -> CheckedProgram:
+    """Decide how many slots each worker has; the fewer workers, the fewer slots of Spark."""
+    if lazy or _reads_dataframes(program):  # Spark gives each slot its partition
+        return checked
+    per_worker = checked.job.worker_slots
+    if not per_worker and cluster.is_own and program.resource_profile is None:
+        per_worker = usual_slots_per_worker(checked.slots, os.cpu_count() or 1)
+    while per_worker > 1:
+        graph = replace(checked.graph, slots_per_worker=per_worker)
+        try:
+            memory = size_exchange(graph, checked.exchange)
+        except JobExceedsMemory:
+            if checked.job.worker_slots:
+                raise
+            per_worker //= 2  # more workers have more memory
+            continue
+        if checked.setup is not None:
+            checked.setup.graph = graph
+        return replace(checked, graph=graph, slots=place(graph).workers, memory=memory)
+    return checked
 
 
 def planner(

@@ -90,7 +90,7 @@ def to_dataframe(program: Program, node: int) -> "DataFrame":
     """The lazy DataFrame of what comes to the sink of this node."""
     (sink,) = [sink for _, sink in program.graph.nodes[node].functions]
     assert isinstance(sink, DataFrameSink)
-    needed = place(build_job_graph(program.graph)).slots
+    needed = place(build_job_graph(program.graph)).workers
     found = find_session(program.configuration, needed=needed)
     session = next((frame.sparkSession for frame in _dataframes(program)), found)
     schema = read_schema(sink.schema)
@@ -204,7 +204,7 @@ def _inputs(program: Program, graph: JobGraph) -> Iterator[tuple[DataFrameSource
         for _, source in node.functions:
             if isinstance(source, DataFrameSource):
                 vertex = vertices[node.id]
-                first = placement.first_slot(vertex.group)
+                first = placement.group(vertex.group).first_worker
                 slots = range(first, first + vertex.parallelism)
                 order = (source.order_by, source.partition_by)
                 yield source, FrameInput(source.dataframe, slots, *order, source.as_batches)
