@@ -96,7 +96,8 @@ class Deserializer:
     @property
     def bytes_read(self) -> int:
         """What came in, but for the rest of the buffer at hand; records by reference as weighed."""
-        return self._bytes_in - len(self._view) + (self._at if self._view else 0)
+        view = self._view
+        return self._bytes_in - len(view) + self._at if view else self._bytes_in
 
     def unread(self) -> bytes:
         """All that came in and has not gone out: a stream that goes on with what comes next."""

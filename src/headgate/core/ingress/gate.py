@@ -273,11 +273,10 @@ class Gate:
 
     def waiting(self) -> int:
         """Data buffers that have arrived and were not read, or wait at the producers."""
-        return sum(
-            channel.waiting()
-            for channel, ended in zip(self._channels, self._ended, strict=True)
-            if not ended
-        )
+        if True not in self._ended:
+            return sum([channel.waiting() for channel in self._channels])
+        channels = zip(self._channels, self._ended, strict=True)
+        return sum([channel.waiting() for channel, ended in channels if not ended])
 
     def resize(self, size: int) -> None:
         """Ask the producers that are still sending for buffers of at most so many bytes."""

@@ -112,11 +112,13 @@ class NetworkInput:
 
     def consumed(self) -> tuple[float, int]:
         """About the bytes that the chain was given so far, and the buffers they came in."""
-        read = sum(deserializer.bytes_read for deserializer in self._deserializers)
-        records = sum(deserializer.records_in for deserializer in self._deserializers)
+        read = records = buffers = 0
+        for deserializer in self._deserializers:  # there may be hundreds: one loop for all of it
+            read += deserializer.bytes_read
+            records += deserializer.records_in
+            buffers += deserializer.buffers_in
         rest = 0 if self._rest is None else len(self._rest.records)
         share = 1 - min(rest, records) / records if records else 1.0
-        buffers = sum(deserializer.buffers_in for deserializer in self._deserializers)
         return read * share, buffers
 
     # In each step.
