@@ -39,6 +39,7 @@ from headgate.host.driver.results import ResultAddress, ResultServer, ResultWrit
 from headgate.host.net import listener
 from headgate.host.net.control_client import receive_by
 from headgate.host.net.exchange import Exchange, make_codec
+from tests.adversaries.floods import MOST, drip, open_flood
 from tests.adversaries.sessions import Recorded, damaged, exchange_frames, record_exchange
 from tests.host.conftest import MakeExchange
 from tests.host.control_rig import TIMES, is_hung_up, replace_times
@@ -55,7 +56,6 @@ from tests.host.rig import (
     quick,
 )
 
-MOST = 2**32 - 1
 SPARE = PartitionId("spare")
 
 
@@ -311,29 +311,6 @@ def test_a_driver_that_reflects_or_repeats_is_refused_by_its_worker(
 
 
 # Floods.
-
-GIANTS = [MOST.to_bytes(4, "little"), MOST.to_bytes(4, "little") + b"\x47\x48\x03\x01"]
-
-
-def open_flood(
-    stack: contextlib.ExitStack, address: tuple[str, int], count: int, chance: Random
-) -> list[socket.socket]:
-    """Connections that are silent, speak nonsense, or announce frames of 4 GiB."""
-    opened = []
-    for number in range(count):
-        sock = stack.enter_context(socket.create_connection(address, PATIENCE_S))
-        words = (b"", b"\x15", *GIANTS, chance.randbytes(100))[number % 5]
-        with contextlib.suppress(OSError):
-            sock.sendall(words)
-        opened.append(sock)
-    return opened
-
-
-def drip(socks: list[socket.socket]) -> None:
-    """A byte more of each: slow, but never silent."""
-    for sock in socks:
-        with contextlib.suppress(OSError):
-            sock.send(b"\x01")
 
 
 def test_floods_of_slow_and_giant_connections_are_bounded_and_a_job_goes_on(
