@@ -67,6 +67,14 @@ def test_the_file_of_a_dead_driver_is_removed_by_the_next_reader(folder: Path) -
     assert not left.path.exists()
 
 
+def test_the_file_of_a_dead_driver_is_removed_by_the_next_driver(folder: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        child.wait(30)
+    announce(job_entry(pid=child.pid), folder)
+    lives = announce(job_entry(), folder)
+    assert [*folder.iterdir()] == [lives.path]
+
+
 def test_jobs_of_another_container_are_neither_listed_nor_removed(folder: Path) -> None:
     other = announce(job_entry(host="elsewhere"), folder)
     assert entries(folder) == []

@@ -2,7 +2,7 @@
 
 The driver writes a file per job; whoever can read it has the job's secret and may control the job
 as its user does. Law: folder and files are accessible to the user alone, or they are not used; a
-file goes with its job, and the next reader removes what a dead driver has left.
+file goes with its job, and the next reader or driver removes what a dead one has left.
 """
 
 import logging
@@ -90,6 +90,7 @@ def announce(entry: JobEntry, folder: Path | None = None) -> "Announcement":
     temporary = folder / f".{name}-{secrets.token_hex(4)}"
     try:
         _make_private(folder)
+        entries(folder)  # removes files of dead drivers: perhaps nobody ever lists jobs
         with open(temporary, "xb", opener=private_opener) as file:
             file.write(msgspec.json.encode(entry))
         os.replace(temporary, path)
