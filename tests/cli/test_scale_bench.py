@@ -27,7 +27,7 @@ def test_every_section_varies_what_it_is_named_after_and_bounds_what_it_sends() 
     assert [point.exchanges for point in varied["exchanges"]] == [1, 2, 3, 4, 5]
     assert all(point.records >= point.keys for point in varied["keys"])
     assert all(point.records * point.record_bytes <= POINT_BYTES for point in varied["sizes"])
-    assert points_of("parallelism", 10, 128) == [Point(parallelism=128, records=10)]
+    assert points_of("parallelism", 160, 128) == [Point(parallelism=128, records=1280)]
 
 
 def test_a_point_that_does_not_fit_into_the_free_memory_is_left_out(

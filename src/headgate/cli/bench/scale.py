@@ -41,6 +41,8 @@ SIZES: Final = tuple(10**power for power in range(1, 8))
 EXCHANGES: Final = (1, 2, 3, 4, 5)
 
 RECORDS: Final = 2_000_000
+LEAST_SHARE: Final = 16
+"""A task has at least this part of the records to give: of fewer, most of the time is its end."""
 SETTLED: Final = 4
 """Figures begin when one of so many parts of the records has left a source."""
 POINT_BYTES: Final = 400_000_000
@@ -80,7 +82,10 @@ def points_of(section: str, records: int, parallelism: int | None) -> list[Point
     match section:
         case "parallelism":
             chosen = PARALLELISMS if parallelism is None else (parallelism,)
-            return [Point(parallelism=tasks, records=records) for tasks in chosen]
+            return [
+                Point(parallelism=tasks, records=max(records, tasks * records // LEAST_SHARE))
+                for tasks in chosen
+            ]
         case "keys":
             base = Point(parallelism=parallelism or 2)
             return [replace(base, keys=keys, records=max(records, 2 * keys)) for keys in KEYS]
