@@ -43,7 +43,7 @@ def test_parts_of_a_task_are_added_place_by_place() -> None:
             0,
             TaskState.RUNNING,
             outputs=(OutputFigures(count, count, count, queued, queued, 8, queued),),
-            operators=(OperatorFigures("map", count, count),),
+            operators=(OperatorFigures("map", count, count, count, count),),
             async_calls=(AsyncFigures("ask", 10, queued, count),),
             latency=LatencyFigures((count, 0), count),
             gates=(GateFigures(2, queued),),

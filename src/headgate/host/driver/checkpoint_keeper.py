@@ -19,7 +19,7 @@ from msgspec import structs
 
 from headgate.base.checkpoints import CheckpointKind
 from headgate.base.errors import CheckpointError, JobTakenOver, StorageUnusable
-from headgate.base.figures import BatchFigures, LatencyFigures, OutputFigures
+from headgate.base.figures import BatchFigures, LatencyFigures, OperatorFigures, OutputFigures
 from headgate.base.job_records import CheckpointRecord, CheckpointsRecord
 from headgate.base.messages import TaskFigures, TaskState, UserFigure
 from headgate.control.checkpoint_history import retains_checkpoints
@@ -56,6 +56,7 @@ COUNTS: Final = (
     "commit_ms",
     "records_made",
 )
+OPERATOR_COUNTS: Final = tuple(name for name in OperatorFigures.__struct_fields__ if name != "name")
 BATCH_COUNTS: Final = tuple(
     name for name in BatchFigures.__struct_fields__ if name not in ("operator", "in_flight")
 )
@@ -267,7 +268,7 @@ def added_figures(before: TaskFigures | None, now: TaskFigures) -> TaskFigures:
         **counts,
         user=_added_users(before.user, now.user),
         outputs=_added_parts(before.outputs, now.outputs, ("records", "bytes", "buffers")),
-        operators=_added_parts(before.operators, now.operators, ("records_in", "records_out")),
+        operators=_added_parts(before.operators, now.operators, OPERATOR_COUNTS),
         async_calls=_added_parts(before.async_calls, now.async_calls, ("full_ms",)),
         batch_calls=_added_parts(before.batch_calls, now.batch_calls, BATCH_COUNTS),
         latency=_added_latency(before.latency, now.latency),
