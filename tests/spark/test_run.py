@@ -69,6 +69,7 @@ from pyspark.sql import SparkSession
 
 session = SparkSession.getActiveSession()
 cores = session.sparkContext.defaultParallelism
+env.get_configuration().set_string("worker.slots", "1")
 try:
     env.from_collection(range(4)).map(abs).set_parallelism(1000).rebalance().print()
     env.execute("too wide")
