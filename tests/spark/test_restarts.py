@@ -161,8 +161,7 @@ def test_a_killed_worker_is_replaced_and_the_job_goes_on(
     assert {attempt for _, _, _, attempt in found} == {0, 1}
 
 
-@pytest.mark.parametrize("how", ["fail", "kill"])
-@pytest.mark.parametrize("unaligned", ["false", "true"])
+@pytest.mark.parametrize(("how", "unaligned"), [("fail", "true"), ("kill", "false")])
 def test_workers_with_several_slots_go_on(tmp_path: Path, how: str, unaligned: str) -> None:
     shared = {"worker.slots": "3", "execution.checkpointing.unaligned.enabled": unaligned}
     env = environment(tmp_path, **shared).set_parallelism(6)

@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.core.chain.copies import LOOKS
@@ -65,7 +65,12 @@ def loop_for(function: Any, make: Callable[..., Loop | None], *more: Any) -> Loo
     return loop
 
 
+FEW = settings(max_examples=settings.default.max_examples * 2 // 5)
+"""Each example compiles a loop: milliseconds."""
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
+@FEW
 @given(records=st.lists(st.integers(-5, 20), max_size=30))
 def test_each_result_is_that_of_a_call(function: Callable[[int], Any], records: list[int]) -> None:
     found: list[Any] = []
@@ -73,6 +78,7 @@ def test_each_result_is_that_of_a_call(function: Callable[[int], Any], records: 
     assert found == [function(record) for record in records]
 
 
+@FEW
 @given(st.lists(st.integers(-5, 20), max_size=30))
 def test_expressions_make_lists_and_choose_records(records: list[int]) -> None:
     double = lambda value: (value, value * 2)  # noqa: E731
@@ -90,6 +96,7 @@ def test_enclosed_and_global_variables_are_read_when_a_record_comes() -> None:
     assert loop([1]) == [111]
 
 
+@FEW
 @given(st.lists(values, max_size=20))
 def test_what_a_function_keeps_is_copied_before_it_goes_on(records: list[Any]) -> None:
     class Keeping:
@@ -135,6 +142,7 @@ def test_an_error_has_the_line_and_the_name_of_the_function() -> None:
         lambda x, y: None if y[1] == 3 else (y[0], (x or y)[1]),
     ],
 )
+@FEW
 @given(records=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=30))
 def test_folding_is_that_of_calls(
     function: Any, takes_keys: bool, by_value: bool, records: Any
@@ -196,6 +204,7 @@ class Running:
 @pytest.mark.parametrize("by_value", [True, False])
 @pytest.mark.parametrize("timed", [True, False])
 @pytest.mark.parametrize("inlines_states", [True, False])
+@FEW
 @given(records=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=30))
 def test_a_process_function_yields_the_same(
     inlines_states: bool, timed: bool, by_value: bool, records: Any
