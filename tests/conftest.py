@@ -35,7 +35,7 @@ settings.register_profile(
     "ci",
     deadline=None,
     derandomize=True,  # a red build is red for everyone, and again tomorrow
-    max_examples=60,
+    max_examples=45,
     stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
@@ -50,6 +50,7 @@ settings.register_profile(
 settings.register_profile(
     "unshrunk",  # for mutants: whether a test fails, not the smallest example
     settings.get_profile("ci"),
+    max_examples=60,
     phases=[Phase.explicit, Phase.generate],
 )
 settings.load_profile("ci")

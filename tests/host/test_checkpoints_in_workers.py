@@ -14,6 +14,7 @@ from headgate.base.messages import (
     CheckpointAcked,
     CheckpointDeclined,
     CheckpointOrder,
+    Failure,
     TaskChanged,
     TaskState,
 )
@@ -335,16 +336,16 @@ def test_a_commit_that_does_not_end_fails_the_job_and_says_who_waits(
         tasks = begin(driver, graph, soon, folder)
         take(driver, "a", graph, 1, place_of(soon, 1))
 
-        def failures() -> list[TaskChanged]:
-            return [
-                change for change in driver.heard(TaskChanged) if change.state is TaskState.FAILED
-            ]
+        def failed() -> dict[str, Failure | None]:
+            changes = driver.heard(TaskChanged)
+            return {each.task: each.failure for each in changes if each.state is TaskState.FAILED}
 
-        eventually(lambda: len(failures()) == 2, "both tasks that commit are given up")
-        assert {change.task for change in failures()} == {"2.0", "2.1"}
-        for change in failures():
-            assert change.failure is not None
-            expected = f"task {change.task} has been committing checkpoint 1 for more than 2000 ms"
-            assert expected in change.failure.message
+        # On a busy machine others may take as long for nothing.
+        eventually(lambda: {"2.0", "2.1"} <= failed().keys(), "tasks that commit are given up")
+        for task in ("2.0", "2.1"):
+            failure = failed()[task]
+            assert failure is not None
+            expected = f"task {task} has been committing checkpoint 1 for more than 2000 ms"
+            assert expected in failure.message
         may_commit.set()
         driver.cancel("a", tasks)
