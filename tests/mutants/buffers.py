@@ -194,7 +194,7 @@ BUFFERS = (
     Mutant(
         "memo-never-forgets",
         "core/egress/router.py",
-        "            self.clear()\n            self._missed = 0\n",
+        "            self.known.clear()\n            self._missed = 0\n",
         "            self._missed = 0\n",
         "the memory of a router grows with every key that it has seen",
         "tests/core/egress/test_router.py",
