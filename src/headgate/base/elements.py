@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from headgate.base.errors import ElementBroken
+from headgate.base.fields import Fields, Same
 from headgate.base.moved import NOT_FOUND, loads_moved
 
 Record: TypeAlias = Any
@@ -21,11 +22,75 @@ Key: TypeAlias = Any
 """What ``key_by`` takes of a record; equal keys meet in the same task."""
 
 
-class Bundle(msgspec.Struct):
-    """Records in order, with their event times in a list beside them (or None: no times)."""
+Times: TypeAlias = list[int | None] | None
+"""Event times of records; None: they have none."""
 
-    records: list[Record]
-    timestamps: list[int | None] | None = None
+
+class Bundle:
+    """Records in order, with their event times in a list beside them (or None: no times).
+
+    Tuples may be taken apart into ``fields``. Whoever asks for ``records`` gets the tuples, and the
+    fields are gone then.
+    """
+
+    __slots__ = ("_records", "fields", "timestamps")
+    __match_args__ = ("records", "timestamps")
+
+    def __init__(self, records: list[Record], timestamps: Times = None) -> None:
+        self._records: list[Record] | None = records
+        self.fields: Fields | None = None
+        self.timestamps = timestamps
+
+    @classmethod
+    def of_fields(cls, fields: Fields, timestamps: Times = None) -> "Bundle":
+        """Of tuples that are taken apart."""
+        bundle = cls.__new__(cls)
+        bundle._records, bundle.fields, bundle.timestamps = None, fields, timestamps
+        return bundle
+
+    @property
+    def records(self) -> list[Record]:
+        if self._records is None:
+            assert self.fields is not None
+            self._records, self.fields = self.fields.tuples(), None
+        return self._records
+
+    def __len__(self) -> int:
+        return len(self.records) if self.fields is None else self.fields.count
+
+    def part(self, start: int, end: int) -> "Bundle":
+        """The records from one place to another."""
+        times = self.timestamps and self.timestamps[start:end]
+        if self.fields is not None:
+            return Bundle.of_fields(self.fields.part(start, end), times)
+        return Bundle(self.records[start:end], times)
+
+    def copy(self) -> "Bundle":
+        """The same records in lists of its own."""
+        times = None if self.timestamps is None else list(self.timestamps)
+        if self.fields is not None:
+            return Bundle.of_fields(self.fields.copy(), times)
+        return Bundle(list(self.records), times)
+
+    def add(self, other: "Bundle") -> None:
+        """Add records at the end; either both have times, or none."""
+        assert (self.timestamps is None) == (other.timestamps is None), "some have no times"
+        fields = self.fields
+        if fields is None or other.fields is None or not fields.add(other.fields):
+            self.records.extend(other.records)
+        if self.timestamps is not None and other.timestamps is not None:
+            self.timestamps.extend(other.timestamps)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Bundle):
+            return NotImplemented
+        return self.records == other.records and self.timestamps == other.timestamps
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        records = self._records if self.fields is None else self.fields.tuples()
+        return f"Bundle({records!r}, {self.timestamps!r})"
 
 
 MIN_WATERMARK_MS: Final = -(2**63)
@@ -139,7 +204,10 @@ _WATERMARK: Final = struct.Struct("<q")
 _STATUS: Final = struct.Struct("<?")
 _LATENCY: Final = struct.Struct("<qqi")
 
-RECORDS, TIMED_RECORDS, WATERMARK, STATUS, LATENCY = range(1, 6)
+RECORDS, TIMED_RECORDS, WATERMARK, STATUS, LATENCY, FIELDS = range(1, 7)
+
+_write_fields: Final = msgspec.msgpack.Encoder().encode
+_read_fields: Final = msgspec.msgpack.Decoder().decode
 
 
 def encode_element(element: Element, serializer: Serializer) -> tuple[bytes, ByteLike]:
@@ -148,7 +216,10 @@ def encode_element(element: Element, serializer: Serializer) -> tuple[bytes, Byt
     body: ByteLike
     match element:
         case Bundle():
-            if element.timestamps is None:
+            written = _encode_fields(element, serializer)
+            if written is not None:
+                tag, body = FIELDS, written
+            elif element.timestamps is None:
                 tag, body = RECORDS, serializer.dumps(element.records)
             else:
                 tag, body = TIMED_RECORDS, serializer.dumps((element.records, element.timestamps))
@@ -161,6 +232,33 @@ def encode_element(element: Element, serializer: Serializer) -> tuple[bytes, Byt
     if isinstance(body, memoryview):
         body = body.cast("B")  # a serializer may answer with wider items; lengths are in bytes
     return PREFIX.pack(1 + len(body), tag), body
+
+
+def _encode_fields(bundle: Bundle, serializer: Serializer) -> bytes | None:
+    """Tuples that are taken apart, as MessagePack: times, lists, what is the same in all records.
+
+    None: they must go as records, because pickle alone gives back what they hold.
+    """
+    fields = bundle.fields
+    if fields is None or type(serializer) is not PickleSerializer or not fields.are_plain():
+        return None
+    lists = [place if type(place) is list else None for place in fields.places]
+    same = [None if type(place) is list else place[0] for place in fields.places]
+    try:
+        return _write_fields((bundle.timestamps, lists, same))
+    except (OverflowError, UnicodeEncodeError):  # a large number, or half of a surrogate pair
+        return None
+
+
+def _decode_fields(body: memoryview) -> Bundle:
+    times, lists, same = _read_fields(body)
+    counts = {len(_list(items)) for items in (*lists, times) if items is not None}
+    places = [
+        Same(value) if items is None else items for items, value in zip(lists, same, strict=True)
+    ]
+    if len(counts) != 1 or lists.count(None) == len(lists):
+        raise ValueError(f"{len(lists)} fields with lists of {sorted(counts)} items")
+    return Bundle.of_fields(Fields(places, counts.pop(), known_plain=True), times)
 
 
 UNREADABLE: Final = (Exception, SystemExit, GeneratorExit)
@@ -177,6 +275,8 @@ def decode_element(tag: int, body: memoryview, serializer: Serializer) -> Elemen
             if len(_list(records)) != len(_list(timestamps)):
                 raise ValueError(f"{len(records)} records with {len(timestamps)} timestamps")
             return Bundle(records, timestamps)
+        if tag == FIELDS:
+            return _decode_fields(body)
         if tag == WATERMARK:
             return Watermark(*_WATERMARK.unpack(body))
         if tag == STATUS:

@@ -11,13 +11,15 @@ from decimal import Decimal
 from enum import Enum, IntEnum
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.elements import Record
+from headgate.base.elements import Bundle, Record
 from headgate.base.errors import StateBroken, UserFunctionFailed
+from headgate.base.fields import Fields, Same
 from headgate.core.egress.router import (
     MEMO_KEYS,
     MEMO_MISSES,
@@ -31,9 +33,11 @@ from headgate.core.egress.router import (
     RoundRobin,
     Router,
     Shuffle,
+    split_bundle,
     split_by,
 )
 from headgate.core.state.keys import key_group, stable_hash
+from tests.base.kit import bundles_apart
 
 
 def set_up(router: Router, channels: int) -> Router:
@@ -71,6 +75,56 @@ def test_a_split_is_what_picking_one_by_one_would_be(
         assert len(split) == len(expected)
         for _, part, part_times in split:
             assert part_times == ([record + 1000 for record in part] if timed else None)
+
+
+TUPLE_ROUTERS = {
+    "round robin": lambda: RoundRobin(first=5),
+    "shuffle": lambda: Shuffle(seed=3),
+    "global": Global,
+    "first item": lambda: KeyGroupPartitioner(lambda record: record[0]),
+    "last item": lambda: KeyGroupPartitioner(lambda record: record[-1]),
+    "computed": lambda: KeyGroupPartitioner(lambda record: repr(record)),
+}
+
+
+@pytest.mark.parametrize("name", TUPLE_ROUTERS)
+@given(bundles=st.lists(bundles_apart(), max_size=3), channels=st.integers(1, 4))
+def test_tuples_that_are_taken_apart_go_where_they_would_go_whole(
+    name: str, bundles: list[Bundle], channels: int
+) -> None:
+    router, twin = (set_up(TUPLE_ROUTERS[name](), channels) for _ in range(2))
+    for bundle in bundles:
+        rows = bundle.copy()
+        expected = [part for part in twin.split(rows.records, rows.timestamps) if part[1]]
+        split = [part for part in split_bundle(router, bundle) if len(part[1])]
+        seen = [(channel, len(part), part.records, part.timestamps) for channel, part in split]
+        assert repr(seen) == repr([(at, len(part), part, times) for at, part, times in expected])
+
+
+@pytest.mark.parametrize("keys", [["a", "b", "a"], list(range(MEMO_KEYS + 10))])
+def test_the_fields_of_tuples_are_split_and_not_put_together(keys: list[object]) -> None:
+    router = KeyGroupPartitioner(lambda record: record[0])
+    router.set_up(2)
+    for _ in range(2):
+        split = split_bundle(router, Bundle.of_fields(Fields([list(keys), Same(1)], len(keys))))
+        assert all(part.fields is not None for _, part in split)
+        found = sorted(str(key) for _, part in split for key, _ in part.records)
+        assert found == sorted(map(str, keys))
+
+
+@pytest.mark.parametrize("place", [0, -2, 1, 2, True, "a"])
+def test_a_router_takes_fields_if_the_key_is_one_of_them(place: object) -> None:
+    namespace: dict[str, Any] = {}
+    exec(f"selector = lambda record: record[{place!r}]", namespace)
+    router = KeyGroupPartitioner(namespace["selector"], reader="count")
+    router.set_up(2)
+    assert router.takes_fields == (type(place) is int)
+    bundle = Bundle.of_fields(Fields([["a", "b"], Same(1)], 2))
+    if place in (2, "a"):
+        with pytest.raises(UserFunctionFailed, match="key of a record"):
+            split_bundle(router, bundle)
+    else:
+        assert sum(len(part) for _, part in split_bundle(router, bundle)) == 2
 
 
 def test_round_robin_goes_on_where_it_stood() -> None:

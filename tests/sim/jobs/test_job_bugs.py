@@ -88,9 +88,9 @@ def a_late_place_is_not_requested(patch: Patch) -> None:
 def bytes_and_bundles_change_places(patch: Patch) -> None:
     real = RecordWriter._hand_over
 
-    def hand_over(writer: RecordWriter, lane: int, records, times) -> None:
+    def hand_over(writer: RecordWriter, lane: int, bundle: Bundle) -> None:
         builder, writer._builders[lane] = writer._builders[lane], None
-        real(writer, lane, records, times)
+        real(writer, lane, bundle)
         writer._builders[lane] = builder
 
     patch.setattr(RecordWriter, "_hand_over", hand_over)
@@ -124,10 +124,10 @@ def staged_records_come_twice(patch: Patch) -> None:
     real = NetworkOutput._write_staged
 
     def write_staged(output: NetworkOutput) -> None:
-        kept = list(output._records)
+        kept = None if output._staged is None else output._staged.copy()
         real(output)
-        if len(kept) == 3:
-            output._writer.emit_all(kept, output._timestamps)
+        if kept is not None and len(kept) == 3:
+            output._writer.emit_bundle(kept)
 
     patch.setattr(NetworkOutput, "_write_staged", write_staged)
 

@@ -79,7 +79,7 @@ class Chain:
 
     def process(self, bundle: Bundle, number: int) -> None:
         """Records of one input, to the head."""
-        self._head_in += len(bundle.records)
+        self._head_in += len(bundle)
         try:
             self.head.process(bundle, number)
         except (Exception, SystemExit) as error:

@@ -84,7 +84,7 @@ class ChainedOutput:
         run_user_code(self._name, lambda: self._operator.marker_received(marker))
 
     def _hand_on(self, bundle: Bundle) -> None:
-        self.records_in += len(bundle.records)
+        self.records_in += len(bundle)
         try:
             self._operator.process(bundle, self._number)
         except (Exception, SystemExit) as error:
@@ -128,8 +128,12 @@ class NetworkOutput:
         self._loan = loan
         self._tag = tag
         self._markers = 0
-        self._records: list[Record] = []
-        self._timestamps: list[int | None] | None = None
+        self._staged: Bundle | None = None
+
+    @property
+    def takes_fields(self) -> bool:
+        """Whether tuples that are taken apart stay so."""
+        return self._tag is None and self._writer.takes_fields
 
     def collect(self, bundle: Bundle) -> None:
         if self._tag is None:
@@ -158,18 +162,15 @@ class NetworkOutput:
         self._write(self._writer.seal)
 
     def _stage(self, bundle: Bundle) -> None:
-        if self._records:
-            if (self._timestamps is None) != (bundle.timestamps is None):
-                self._inside(lambda: None)
-                self._stage(bundle)
-                return
-            self._records.extend(bundle.records)
-            if self._timestamps is not None and bundle.timestamps is not None:
-                self._timestamps.extend(bundle.timestamps)
+        staged = self._staged
+        if staged is not None and (staged.timestamps is None) != (bundle.timestamps is None):
+            self._inside(lambda: None)
+            staged = None
+        if staged is None:
+            staged = self._staged = bundle.copy()
         else:
-            self._records = list(bundle.records)
-            self._timestamps = None if bundle.timestamps is None else list(bundle.timestamps)
-        if len(self._records) >= STAGED:
+            staged.add(bundle)
+        if len(staged) >= STAGED:
             self._inside(lambda: None)
 
     def _inside(self, action: Callable[[], None]) -> None:
@@ -179,9 +180,9 @@ class NetworkOutput:
         self._loan.lend()
 
     def _write_staged(self) -> None:
-        records, self._records = self._records, []
-        if records:
-            self._write(lambda: self._writer.emit_all(records, self._timestamps))
+        staged, self._staged = self._staged, None
+        if staged is not None:
+            self._write(lambda: self._writer.emit_bundle(staged))
 
     def _write(self, action: Callable[[], None]) -> None:
         run_user_code(
@@ -224,13 +225,13 @@ class BundleCopyingBroadcastingOutput(BroadcastingOutput):
 
     def collect(self, bundle: Bundle) -> None:
         for output in self.outputs[:-1]:
-            output.collect(copy_bundle(bundle))
+            output.collect(bundle.copy())
         for output in self.outputs[-1:]:
             output.collect(bundle)
 
     def collect_side(self, tag: str, bundle: Bundle) -> None:
         for output in self.outputs[:-1]:
-            output.collect_side(tag, copy_bundle(bundle))
+            output.collect_side(tag, bundle.copy())
         for output in self.outputs[-1:]:
             output.collect_side(tag, bundle)
 
@@ -282,7 +283,7 @@ class BundleCopyingDirectedOutput(DirectedOutput):
     """The same with object reuse on: each receiver of all records gets its own bundle."""
 
     def _hand_on(self, output: Output, bundle: Bundle) -> None:
-        output.collect(copy_bundle(bundle))
+        output.collect(bundle.copy())
 
 
 def choose_output(
@@ -303,10 +304,9 @@ def choose_output(
     return BundleCopyingBroadcastingOutput(inner) if object_reuse else BroadcastingOutput(inner)
 
 
-def copy_bundle(bundle: Bundle) -> Bundle:
-    """The same records in a bundle of its own."""
-    timestamps = bundle.timestamps
-    return Bundle(list(bundle.records), None if timestamps is None else list(timestamps))
+def takes_fields(output: Output) -> bool:
+    """Whether it is of use to take tuples apart for this output; others ask for records."""
+    return getattr(output, "takes_fields", False)
 
 
 def select(bundle: Bundle, chosen: Sequence[bool]) -> Bundle:
@@ -326,6 +326,10 @@ class CountingOutput:
         self._inner = inner
 
     @property
+    def takes_fields(self) -> bool:
+        return takes_fields(self._inner)
+
+    @property
     def watermark_ms(self) -> int:
         return self._inner.watermark_ms
 
@@ -334,11 +338,11 @@ class CountingOutput:
         self._inner.watermark_ms = watermark_ms
 
     def collect(self, bundle: Bundle) -> None:
-        self.records_out += len(bundle.records)
+        self.records_out += len(bundle)
         self._inner.collect(bundle)
 
     def collect_side(self, tag: str, bundle: Bundle) -> None:
-        self.records_out += len(bundle.records)
+        self.records_out += len(bundle)
         self._inner.collect_side(tag, bundle)
 
     def emit_watermark(self, watermark: Watermark) -> None:

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import TypeAlias
 
-from headgate.base.elements import Record, Serializer
+from headgate.base.elements import Bundle, Serializer
 from headgate.base.errors import PartitionError, PartitionFinished, PoolDestroyed, TaskCancelled
 from headgate.base.events import CheckpointBarrier, Event, encode_event_within
 from headgate.base.ids import PartitionId
@@ -139,18 +139,11 @@ class Partition:
             raise PartitionFinished(self.id, "is finished and takes no more data")
         return self.subpartitions[index].add(consumer)
 
-    def add_to_last(
-        self,
-        index: int,
-        records: list[Record],
-        times: list[int | None] | None,
-        most: int,
-        record_bytes: int,
-    ) -> int:
+    def add_to_last(self, index: int, bundle: Bundle, most: int, record_bytes: int) -> int:
         """See ``PipelinedSubpartition``; only for one that is read here."""
         subpartition = self.subpartitions[index]
         assert isinstance(subpartition, PipelinedSubpartition), "what is stored is not handed over"
-        return subpartition.add_to_last(records, times, most, record_bytes)
+        return subpartition.add_to_last(bundle, most, record_bytes)
 
     def broadcast_event(self, event: Event) -> None:
         """Write an event to every subpartition, in order with the data before and after it."""

@@ -9,7 +9,7 @@ after a flush, so that a reader never runs after single bytes.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from headgate.base.elements import Record, Serializer
+from headgate.base.elements import Bundle, Serializer
 from headgate.base.errors import PartitionTaken
 from headgate.base.events import (
     END_OF_PARTITION,
@@ -75,23 +75,21 @@ class PipelinedSubpartition:
             self._announce_first()
         return True
 
-    def add_to_last(
-        self, records: list[Record], times: list[int | None] | None, most: int, record_bytes: int
-    ) -> int:
+    def add_to_last(self, bundle: Bundle, most: int, record_bytes: int) -> int:
         """Add to the records that were handed over last, while they wait: ``most`` of them in all.
 
-        Says how many of ``records`` have gone there.
+        Says how many of the bundle have gone there.
         """
         last = self._queue[-1].ready if self._queue else None
-        bundle = None if last is None else last.bundle
-        if last is None or bundle is None or (bundle.timestamps is None) != (times is None):
+        waiting = None if last is None else last.bundle
+        if last is None or waiting is None:
             return 0
-        count = min(len(records), most - len(bundle.records))
+        if (waiting.timestamps is None) != (bundle.timestamps is None):
+            return 0
+        count = min(len(bundle), most - len(waiting))
         if count <= 0:
             return 0
-        bundle.records += records if count == len(records) else records[:count]
-        if bundle.timestamps is not None and times is not None:
-            bundle.timestamps += times[:count]
+        waiting.add(bundle if count == len(bundle) else bundle.part(0, count))
         last.weight += count * record_bytes
         return count
 

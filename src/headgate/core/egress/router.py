@@ -9,13 +9,17 @@ from itertools import compress
 from operator import not_
 from typing import Final, NoReturn, Protocol
 
-from headgate.base.elements import Key, Record
+from headgate.base.elements import Bundle, Key, Record, Times
 from headgate.base.errors import HeadgateError, raise_user_error
+from headgate.base.fields import Fields
 from headgate.core.state.key_taking import key_taker, part_of
 from headgate.core.state.keys import key_group, mix
 
 Split = list[tuple[int, list[Record], list[int | None] | None]]
 """Channel, its records, and their timestamps if there are any."""
+
+BundleSplit = list[tuple[int, Bundle]]
+"""Channel and its records."""
 
 MEMO_KEYS: Final = 65_536
 MEMO_MISSES: Final = 8 * MEMO_KEYS
@@ -81,6 +85,20 @@ class RoundRobin(_PerRecord):
             ((first + k) % n, records[k::n], timestamps and timestamps[k::n])
             for k in range(min(n, len(records)))
         ]
+
+    def split_fields(self, fields: Fields, times: Times) -> BundleSplit:
+        """The same for tuples that are taken apart."""
+        n, first, places = self.channels, self._next, fields.places
+        if n == 1:
+            return [(0, Bundle.of_fields(fields, times))]
+        self._next = (first + fields.count) % n
+        plain = fields.known_plain or None
+        split: BundleSplit = []
+        for k in range(min(n, fields.count)):
+            own = [place[k::n] if type(place) is list else place for place in places]
+            part = Fields(own, (fields.count - k + n - 1) // n, plain)
+            split.append(((first + k) % n, Bundle.of_fields(part, times and times[k::n])))
+        return split
 
 
 class Forward(_PerRecord):
@@ -159,6 +177,8 @@ class KeyGroupPartitioner(_PerRecord):
         self._key_of = key_of
         self._take_keys = key_taker(key_of)
         self._part = part_of(key_of)
+        is_place = self._part is not None and type(self._part.name) is int
+        self._place: int | None = self._part.name if self._part and is_place else None
         self._reader = reader
         self._reader_takes_all = reader_takes_all
         self._max_parallelism = max_parallelism
@@ -180,17 +200,79 @@ class KeyGroupPartitioner(_PerRecord):
                 return [(channel, lane, None) for channel, lane in enumerate(lanes) if lane]
         return split_by(self._picks(records), self.channels, records, timestamps)
 
+    @property
+    def takes_fields(self) -> bool:
+        """Whether tuples may stay apart, because the key is one of their items."""
+        return self._place is not None
+
+    def split_fields(self, fields: Fields, times: Times) -> BundleSplit | None:
+        """The same for tuples that are taken apart; None: ``split`` has to look at them."""
+        if self.channels == 1:
+            return [(0, Bundle.of_fields(fields, times))]
+        at, places = self._place, fields.places
+        if at is None or not -len(places) <= at < len(places):
+            return None
+        keys = places[at]
+        if type(keys) is not list:
+            return None
+        moved: list[list[Record]] = [place for place in places if type(place) is list]
+        if times is not None:
+            moved.append(times)
+        try:
+            lanes = [self._key_lanes(keys)] if len(moved) == 1 else self._lanes(keys, moved)
+        except Exception:  # a key that is not hashable, or fails to be hashed
+            return None
+        split: BundleSplit = []
+        for channel, items in enumerate(zip(*lanes, strict=True)):
+            if items[0]:
+                rest = iter(items)
+                own = [next(rest) if type(place) is list else place for place in places]
+                split.append(
+                    (channel, Bundle.of_fields(Fields(own, len(items[0])), next(rest, None)))
+                )
+        return split
+
+    def _lanes(self, keys: list[Key], moved: list[list[Record]]) -> list[list[list[Record]]]:
+        """Of each list that is moved a list for each channel."""
+        picks = self._memo.picks(keys)
+        return [_lanes_of(picks, self.channels, items) for items in moved]
+
+    def _key_lanes(self, keys: list[Key]) -> list[list[Key]]:
+        """A list of keys for each channel."""
+        lanes: list[list[Key]] = [[] for _ in range(self.channels)]
+        known, missed = self._memo.known, self._memo.missed
+        if self._memo.is_full:
+            for key, channel in zip(keys, map(known.get, keys), strict=True):
+                lanes[missed(key) if channel is None else channel].append(key)
+            return lanes
+        for key in keys:
+            try:
+                lanes[known[key]].append(key)
+            except KeyError:
+                lanes[missed(key)].append(key)
+        return lanes
+
     def _lanes_by(self, item: Record, records: list[Record]) -> list[list[Record]] | None:
         """Sort records into a list for each channel in one go; None: a key cannot be taken."""
         lanes: list[list[Record]] = [[] for _ in range(self.channels)]
-        memo = self._memo
+        known, pick_key = self._memo.known, self.pick_key
         try:
+            if self._memo.is_full:
+                get = known.get
+                for record in records:
+                    key = record[item]
+                    try:
+                        channel = get(key)
+                    except TypeError:  # it is not hashable
+                        channel = None
+                    lanes[pick_key(key) if channel is None else channel].append(record)
+                return lanes
             for record in records:
                 key = record[item]
                 try:
-                    lanes[memo[key]].append(record)
-                except TypeError:  # it is not hashable
-                    lanes[self._channel_of(key)].append(record)
+                    lanes[known[key]].append(record)
+                except (KeyError, TypeError):  # it is new, or not hashable
+                    lanes[pick_key(key)].append(record)
         except Exception:  # the selector itself fails, where the user can see it
             return None
         return lanes
@@ -319,15 +401,30 @@ def split_by(
     timestamps: list[int | None] | None,
 ) -> Split:
     """Sort records into a list for each channel, as ``picks`` says."""
-    if channels == 2 and timestamps is None:
-        halves = list(compress(records, map(not_, picks))), list(compress(records, picks))
-        return [(channel, half, None) for channel, half in enumerate(halves) if half]
-    parts: list[list[Record]] = [[] for _ in range(channels)]
-    for channel, record in zip(picks, records, strict=True):
-        parts[channel].append(record)
+    parts = _lanes_of(picks, channels, records)
     if timestamps is None:
         return [(channel, part, None) for channel, part in enumerate(parts) if part]
-    times: list[list[int | None]] = [[] for _ in range(channels)]
-    for channel, timestamp in zip(picks, timestamps, strict=True):
-        times[channel].append(timestamp)
+    times = _lanes_of(picks, channels, timestamps)
     return [(channel, part, times[channel]) for channel, part in enumerate(parts) if part]
+
+
+def split_bundle(router: Router, bundle: Bundle) -> BundleSplit:
+    """Split records, as tuples that are taken apart if they are and the router can do that."""
+    if bundle.fields is not None and isinstance(router, RoundRobin | KeyGroupPartitioner):
+        split = router.split_fields(bundle.fields, bundle.timestamps)
+        if split is not None:
+            return split
+    return [
+        (channel, Bundle(records, times))
+        for channel, records, times in router.split(bundle.records, bundle.timestamps)
+    ]
+
+
+def _lanes_of(picks: Sequence[int], channels: int, items: list[Record]) -> list[list[Record]]:
+    """A list for each channel."""
+    if channels == 2:
+        return [list(compress(items, map(not_, picks))), list(compress(items, picks))]
+    lanes: list[list[Record]] = [[] for _ in range(channels)]
+    for channel, item in zip(picks, items, strict=True):
+        lanes[channel].append(item)
+    return lanes

@@ -26,7 +26,7 @@ from headgate.base.errors import FlushFailed, SettingsInvalid
 from headgate.base.events import CheckpointBarrier, Event
 from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer
 from headgate.core.egress.partition import Partition
-from headgate.core.egress.router import Router
+from headgate.core.egress.router import KeyGroupPartitioner, Router, split_bundle
 from headgate.core.exchange.view import NO_LIMIT
 
 
@@ -145,6 +145,13 @@ class RecordWriter:
         for index, subpartition in enumerate(partition.subpartitions):
             self._resized(index, subpartition.buffer_size)
 
+    @property
+    def takes_fields(self) -> bool:
+        """Whether tuples that are taken apart travel so; otherwise they are put together here."""
+        router = self._router
+        is_pickled = type(self._serializer) is PickleSerializer
+        return is_pickled and isinstance(router, KeyGroupPartitioner) and router.takes_fields
+
     def available(self) -> bool:
         """Whether the partition may be written; while not, the task takes no input."""
         return self.partition.available()
@@ -155,15 +162,20 @@ class RecordWriter:
 
     def emit_all(self, records: list[Record], timestamps: list[int | None] | None = None) -> None:
         """Send records, in order, each where the router says."""
+        self.emit_bundle(Bundle(records, timestamps).copy())
+
+    def emit_bundle(self, bundle: Bundle) -> None:
+        """The same; the bundle is the writer's from now on."""
         self.flush_error()
-        if not records:
+        count = len(bundle)
+        if not count:
             return
-        self.records_out += len(records)
+        self.records_out += count
         self.unflushed = True
-        staged = self._stage(records, timestamps)
+        staged = self._stage(bundle)
         if self.timeout_ms == 0:
             self._flush_lanes(self._route())
-        elif len(staged.records) >= min(STAGED_RECORDS, self._limit * self._lanes):
+        elif len(staged) >= min(STAGED_RECORDS, self._limit * self._lanes):
             self._route()
 
     def emit_element(self, element: Element, channel: int | None = None) -> None:
@@ -192,7 +204,7 @@ class RecordWriter:
         self.seal()
         self.records_out += len(records)
         self.unflushed = True
-        self._write_records(channel, list(records), None, alone=self._router.is_broadcast)
+        self._write_records(channel, Bundle(list(records)), alone=self._router.is_broadcast)
         if self.timeout_ms == 0:
             self._flush_lanes([channel])
 
@@ -250,47 +262,35 @@ class RecordWriter:
             self.records_out, self.bytes_out, self.buffers_out, self.watermark_ms
         )
 
-    def _stage(self, records: list[Record], times: list[int | None] | None) -> Bundle:
+    def _stage(self, bundle: Bundle) -> Bundle:
         staged = self._staged
-        if staged is not None and (staged.timestamps is None) != (times is None):
+        if staged is not None and (staged.timestamps is None) != (bundle.timestamps is None):
             self.seal()
             staged = None
         if staged is None:
-            staged = Bundle(list(records), None if times is None else list(times))
-            self._staged = staged
-            return staged
-        staged.records.extend(records)
-        if staged.timestamps is not None and times is not None:
-            staged.timestamps.extend(times)
+            self._staged = bundle
+            return bundle
+        staged.add(bundle)
         return staged
 
     def _route(self) -> list[int]:
         staged, self._staged = self._staged, None
         if staged is None:
             return []
-        if self._router.is_broadcast:
-            split = [(0, staged.records, staged.timestamps)]
-        else:
-            split = self._router.split(staged.records, staged.timestamps)
-        for lane, part, times in split:
-            self._write_records(lane, part, times)
-        return [lane for lane, _, _ in split]
+        split = [(0, staged)] if self._router.is_broadcast else split_bundle(self._router, staged)
+        for lane, part in split:
+            self._write_records(lane, part)
+        return [lane for lane, _ in split]
 
-    def _write_records(
-        self,
-        lane: int,
-        records: list[Record],
-        times: list[int | None] | None,
-        alone: bool = False,
-    ) -> None:
+    def _write_records(self, lane: int, bundle: Bundle, alone: bool = False) -> None:
         if self._may_hand_over(lane):
-            self._hand_over(lane, records, times)
+            self._hand_over(lane, bundle)
             return
-        start = 0
-        while start < len(records):
+        start, count = 0, len(bundle)
+        while start < count:
             end = start + self._limit_of(lane)
-            part = records if end >= len(records) and not start else records[start:end]
-            self._write_bundle(lane, Bundle(part, times and times[start:end]), alone)
+            part = bundle if end >= count and not start else bundle.part(start, end)
+            self._write_bundle(lane, part, alone)
             start = end
 
     def _may_hand_over(self, lane: int) -> bool:
@@ -298,51 +298,44 @@ class RecordWriter:
             return False
         return self.partition.is_read_here(lane)
 
-    def _hand_over(self, lane: int, records: list[Record], times: list[int | None] | None) -> None:
+    def _hand_over(self, lane: int, bundle: Bundle) -> None:
         """The consumer runs here: it gets the records themselves, in place of a buffer's bytes."""
         self._finish_builder(lane)
-        self._measured(len(self._serializer.dumps(records[:1])))  # the first stands for the rest
+        count = len(bundle)
+        self._measured(len(self._serializer.dumps(bundle.part(0, 1).records)))  # for all of them
         most = self._limit_of(lane)
-        start = self._add_to_last(lane, records, times, most)
-        while start < len(records):
-            part, end = records, start + most
-            if start or end < len(records):
-                part = records[start:end]
-            bundle = Bundle(part, times and times[start:end])
+        start = self._add_to_last(lane, bundle, most)
+        while start < count:
+            end = start + most
+            part = bundle if end >= count and not start else bundle.part(start, end)
             lease = self.partition.request_builder().lease
-            buffer = Buffer(b"", lease, bundle=bundle, weight=len(part) * self._record_bytes)
+            buffer = Buffer(b"", lease, bundle=part, weight=len(part) * self._record_bytes)
             self.partition.add(BufferConsumer.of(buffer), lane)
             self.buffers_out += 1
             start = end
 
-    def _add_to_last(
-        self, lane: int, records: list[Record], times: list[int | None] | None, most: int
-    ) -> int:
+    def _add_to_last(self, lane: int, bundle: Bundle, most: int) -> int:
         """Fill what its consumer has not taken yet, as far as a buffer of bytes would go.
 
         Says how many records have gone there.
         """
         partition, size = self.partition, self._record_bytes
         most = min(most, partition.segment_bytes // size)
-        return partition.add_to_last(lane, records, times, most, size)
+        return partition.add_to_last(lane, bundle, most, size)
 
     def _write_bundle(self, lane: int, bundle: Bundle, alone: bool) -> None:
         prefix, body = encode_element(bundle, self._serializer)
-        size, count = len(body), len(bundle.records)
+        size, count = len(body), len(bundle)
         if size > BUNDLE_MAX_BYTES and count > 1:
             del prefix, body
-            self._write_halves(lane, bundle, alone)
+            for start, end in ((0, count // 2), (count // 2, count)):
+                self._write_bundle(lane, bundle.part(start, end), alone)
             return
         if alone:
             self._copy_alone(lane, prefix, body)
         else:
             self._copy(lane, prefix, body)
         self._measured(size // count)
-
-    def _write_halves(self, lane: int, bundle: Bundle, alone: bool) -> None:
-        records, times, half = bundle.records, bundle.timestamps, len(bundle.records) // 2
-        self._write_bundle(lane, Bundle(records[:half], times and times[:half]), alone)
-        self._write_bundle(lane, Bundle(records[half:], times and times[half:]), alone)
 
     def _measured(self, size: int) -> None:
         """A record has about so many bytes."""

@@ -181,7 +181,7 @@ class Deserializer:
 
     def _count(self, element: Element) -> None:
         if isinstance(element, Bundle):
-            self.records_in += len(element.records)
+            self.records_in += len(element)
 
     def _drop_gathered(self) -> None:
         self._gathered = None

@@ -73,7 +73,7 @@ class WaitingCopier:
         self.copied_bytes += size
         bundle = buffer.bundle
         if bundle is not None:  # its writer may add to it
-            bundle = Bundle(list(bundle.records), bundle.timestamps and list(bundle.timestamps))
+            bundle = bundle.copy()
         data = b"" if bundle is not None else bytes(buffer.view)
         self.pieces.append(WaitingPiece(place, data, bundle, buffer.is_event, buffer.compressed))
         return True

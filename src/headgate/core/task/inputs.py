@@ -117,7 +117,7 @@ class NetworkInput:
             read += deserializer.bytes_read
             records += deserializer.records_in
             buffers += deserializer.buffers_in
-        rest = 0 if self._rest is None else len(self._rest.records)
+        rest = 0 if self._rest is None else len(self._rest)
         share = 1 - min(rest, records) / records if records else 1.0
         return read * share, buffers
 
@@ -181,7 +181,7 @@ class NetworkInput:
     def _dispatch(self, element: object, limit: int) -> Taken:
         match element:
             case Bundle():
-                self.records_in += len(element.records)
+                self.records_in += len(element)
                 return self._cut(element, limit)
             case Watermark():
                 return TimeAdvanced(self._valve.watermark_received(element, self._channel))
@@ -193,12 +193,11 @@ class NetworkInput:
                 raise ElementBroken(f"channel {self._channel} brought a {type(element).__name__}")
 
     def _cut(self, bundle: Bundle, limit: int) -> Bundle:
-        records, times = bundle.records, bundle.timestamps
-        if len(records) <= limit:
+        if len(bundle) <= limit:
             self._rest = None
             return bundle
-        self._rest = Bundle(records[limit:], times and times[limit:])
-        return Bundle(records[:limit], times and times[:limit])
+        self._rest = bundle.part(limit, len(bundle))
+        return bundle.part(0, limit)
 
     def _event_taken(self, channel: int, event: Event) -> Taken | None:
         match event:

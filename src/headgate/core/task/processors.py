@@ -145,8 +145,8 @@ class InputProcessor:
         self._chain.process(bundle, number)
         elapsed_ms = now_ms() - began - self.waited_ms  # without the wait for the baton
         self._loan.regain()
-        self._pace.step_took(elapsed_ms, len(bundle.records))
-        self._headroom.step_took(len(bundle.records))
+        self._pace.step_took(elapsed_ms, len(bundle))
+        self._headroom.step_took(len(bundle))
 
     def _run_times(self, number: int, outcome: Outcome) -> None:
         for element in self._times.advanced(number, outcome):
