@@ -121,4 +121,28 @@ OPERATORS = (
         "sources wait for one that has ended",
         "tests/control/test_watermark_alignment.py",
     ),
+    Mutant(
+        "item-of-another-place",
+        "core/inlining/apart.py",
+        "    return name % length\n",
+        "    return abs(name) % length\n",
+        "a function that reads the last item gets the second",
+        "tests/core/operators/test_apart.py tests/core/inlining/test_any_function.py",
+    ),
+    Mutant(
+        "lists-taken-for-scalars",
+        "core/operators/reduce.py",
+        "            self._scalars = None\n            found.loop(*lists, *rest, send)\n",
+        "            found.loop(*lists, *rest, send)\n",
+        "a list that a reduce goes on to change is sent as it is",
+        "tests/core/operators/test_apart.py",
+    ),
+    Mutant(
+        "slice-taken-for-a-scalar",
+        "core/inlining/scalars.py",
+        "                return self.include(index)  # a slice would be a tuple\n",
+        "                return True\n",
+        "a part of a tuple that may hold lists is not looked at",
+        "tests/core/inlining/test_scalars.py",
+    ),
 )

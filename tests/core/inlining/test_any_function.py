@@ -1,7 +1,8 @@
 """Functions of random statements do in a loop what they do when they are called."""
 
+import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from types import ModuleType
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle
+from headgate.base.fields import Fields, Same
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.basic import FilterOperator, MapOperator
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
@@ -69,8 +71,14 @@ def expression(random: Random, depth: int = 2) -> str:
     return shape.format(*inner)
 
 
-def statements(random: Random, yields: bool, depth: int = 2, looped: bool = False) -> list[str]:
-    """Lines of a body, each a statement or a part of one."""
+def statements(
+    random: Random,
+    yields: bool,
+    depth: int = 2,
+    looped: bool = False,
+    targets: Sequence[str] = NAMES,
+) -> list[str]:
+    """Lines of a body, each a statement or a part of one; ``targets`` are assigned."""
     lines: list[str] = []
     simple = [*STATEMENTS, *(YIELDS * 2 if yields else [])]
     simple += ["break", "continue"] if looped else ["return", "return" if yields else "return {0}"]
@@ -78,12 +86,14 @@ def statements(random: Random, yields: bool, depth: int = 2, looped: bool = Fals
         kind, text = random.randint(0, 5), expression(random)
         if depth and kind < 3:
             is_loop = kind == 2
-            head = f"for {random.choice(NAMES)} in ({text}, 2):" if is_loop else f"if {text}:"
-            lines += [head, *_indented(statements(random, yields, depth - 1, looped or is_loop))]
+            head = f"for {random.choice(targets)} in ({text}, 2):" if is_loop else f"if {text}:"
+            inner = statements(random, yields, depth - 1, looped or is_loop, targets)
+            lines += [head, *_indented(inner)]
             if random.random() < 0.5:
-                lines += ["else:", *_indented(statements(random, yields, depth - 1, looped))]
+                inner = statements(random, yields, depth - 1, looped, targets)
+                lines += ["else:", *_indented(inner)]
         else:
-            first, second = random.sample(NAMES, 2)
+            first, second = random.sample(targets, 2)
             more = expression(random, 1)
             lines.append(random.choice(simple).format(text, more, n=first, m=second))
     return lines
@@ -167,6 +177,55 @@ KINDS: dict[str, tuple[str, str, Callable[[Any], Operator]]] = {
         lambda f: KeyedProcessOperator(f, lambda record: len(str(record)) % 2),
     ),
 }
+
+
+TUPLES = [("a", 1, "x"), ("b", [4], "x"), ("a", None, "x"), ("a", 2.5, "x"), ("b", (1, 2), "x")]
+
+KEYED_BY_ITEM: dict[str, Callable[[Any], Operator]] = {
+    "reduce": lambda f: ReduceOperator(f, lambda record: record[0], False),
+    "keyed process": lambda f: KeyedProcessOperator(f, lambda record: record[-3]),
+}
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@pytest.mark.parametrize("kind", KEYED_BY_ITEM)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(seed=st.integers(0, 2**64), reuse=st.booleans(), timed=st.booleans())
+def test_a_function_does_the_same_with_tuples_that_are_taken_apart(
+    kind: str, tmp_path: Path, seed: int, reuse: bool, timed: bool
+) -> None:
+    method, parameters, _ = KINDS[kind]
+    random, yields = Random(seed), "process" in kind
+    lines = statements(random, yields, targets=[name for name in NAMES if name != "value"])
+    if not yields:
+        lines.append(f"return {expression(random)}")
+    lines = [re.sub(r"\bvalue\b(?!\()", lambda _: _item(random), line) for line in lines]
+    assigned = [name for name in NAMES if name not in parameters.split(", ")]
+    text = program(method, parameters, assigned, lines)
+    if not yields:
+        text = text.replace("ctx.timestamp()", "3")
+    outcomes = []
+    for is_apart in (False, True):
+        INLINING["on"] = is_apart
+        module = module_of(tmp_path / f"program_{seed}_{kind}.py", text)
+        function = opened(module, kind == "keyed process")
+        bundles = []
+        for part in (TUPLES[:2], TUPLES[2:], TUPLES[:4]):
+            firsts, seconds, _ = map(list, zip(*part, strict=True))
+            times: list[int | None] | None = list(range(len(part))) if timed else None
+            fields = Fields([firsts, seconds, Same("x")], len(part))
+            bundles.append(Bundle.of_fields(fields, times) if is_apart else Bundle(part, times))
+        outcomes.append(
+            (outcome(KEYED_BY_ITEM[kind](function), function, bundles, reuse), module.LOG)
+        )
+    assert outcomes[0] == outcomes[1], text
+
+
+def _item(random: Random) -> str:
+    """Of a tuple mostly items are asked for, some that it has not got."""
+    return random.choice(
+        ["value", *(f"value[{place}]" for place in (0, 0, 1, 1, 2, 2, -1, -1, -2, 3))]
+    )
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from headgate.base.elements import PickleSerializer, Record, Serializer
 from headgate.base.errors import RecordUncopyable
+from headgate.base.fields import Fields, Same
 from headgate.base.values import ATOMS
 from headgate.base.values import are_immutable as are_immutable
 from headgate.base.values import own as own
@@ -49,6 +50,23 @@ def only_carries(function: object) -> bool:
     )
 
 
+def carried_places(function: object) -> list[Same | None] | None:
+    """The items of the tuple that such a function returns, None for its argument.
+
+    None in all: it returns no tuple with its argument in it.
+    """
+    if not only_carries(function) or not isinstance(function, FunctionType):
+        return None
+    steps = [step for step in dis.get_instructions(function.__code__) if step.opname not in _IDLE]
+    *loads, build, leave = steps
+    if [build.opname, leave.opname] != ["BUILD_TUPLE", "RETURN_VALUE"] or build.arg != len(loads):
+        return None
+    if not {step.opname for step in loads} <= {"LOAD_FAST", "LOAD_CONST"}:
+        return None
+    items = [Same(step.argval) if step.opname == "LOAD_CONST" else None for step in loads]
+    return items if None in items else None
+
+
 def _is_pure_code(code: CodeType, names: dict[str, object]) -> bool:
     for name in code.co_names:
         if name in names or name not in _HARMLESS or not hasattr(builtins, name):
@@ -68,6 +86,8 @@ _CARRYING: Final = frozenset(
 )
 """Instructions that run no code of the values they move, in CPython 3.10 to 3.13."""
 
+_IDLE: Final = ("RESUME", "NOP")
+
 
 class Emission:
     """Calls a user's function for each record of a bundle and makes the results the receiver's own.
@@ -83,6 +103,7 @@ class Emission:
         self._own_loop: Loop | None = None
         self._is_free = free or only_carries(call)
         self._keeps_nothing = free or is_pure(call)
+        self._carried = carried_places(call)
 
     def inline(self, definitions: Iterable[Definition]) -> None:
         """Write the function into the loops, if one of these is its definition and short enough."""
@@ -115,6 +136,13 @@ class Emission:
             else own(value)
             for record in records
         ]
+
+    def fields(self, records: list[Record]) -> Fields | None:
+        """The results, taken apart; None: they have to be asked for as they are."""
+        if self._carried is None:
+            return None
+        places = [records if place is None else place for place in self._carried]
+        return Fields(places, len(records))
 
     def each(self, records: list[Record]) -> Callable[[Iterator[Record]], Iterator[Record]]:
         """What yields the same results one by one, for a bundle of these records."""

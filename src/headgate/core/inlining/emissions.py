@@ -117,6 +117,15 @@ class Folding(Sending):
         return statements_of(f"_hg_values[_hg_key] = _hg_value = {text}")
 
 
+class ScalarFolding(Sending):
+    """The same for results that are tuples of scalars for sure: nothing has to be looked at."""
+
+    def returned(self, value: ast.expr | None) -> list[ast.stmt]:
+        assert value is not None, "None is no tuple"
+        made = "_hg_values[_hg_key] = _hg_value = _hg_VALUE\n_hg_sent.append(_hg_value)"
+        return [*statements_of(made, VALUE=value), ast.Continue()]
+
+
 class Yielding(Sending):
     """What is yielded is sent, with its record's time; ``return`` goes on to the next record."""
 

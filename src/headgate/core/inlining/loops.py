@@ -14,6 +14,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Final, TypeAlias
 
 from headgate.base.elements import Record
+from headgate.core.inlining.apart import ApartLoop, item_name, names_of
 from headgate.core.inlining.bodies import (
     PREFIX,
     InlineBody,
@@ -32,10 +33,12 @@ from headgate.core.inlining.definitions import (
 from headgate.core.inlining.emissions import (
     Folding,
     Placing,
+    ScalarFolding,
     Sending,
     Yielding,
     statements_of,
 )
+from headgate.core.inlining.scalars import makes_scalar_tuples
 from headgate.core.inlining.state_calls import StateCalls
 from headgate.core.state.key_taking import RecordPart
 
@@ -70,7 +73,7 @@ _LOOK_AT_KEY: Final = """
         _hg_key, _hg_key_kind = _hg_see(_hg_key)
 """
 
-_REDUCE: Final = """
+_FIND: Final = """
     try:
         _hg_BEFORE = _hg_values[_hg_key]
     except _hg_not_found:
@@ -78,10 +81,15 @@ _REDUCE: Final = """
         if _hg_BEFORE is _hg_absent:
             _hg_begin(_hg_key, _hg_RECORD)
             continue
+"""
+
+_REDUCE: Final = f"""{_FIND}
     if _hg_BEFORE is _hg_none:
         _hg_BEFORE = None
     _hg_BODY
 """
+
+_REDUCE_SCALARS: Final = f"{_FIND}\n    _hg_BODY"
 
 _BUILTINS: Final = {
     "iter": iter,
@@ -138,20 +146,53 @@ def reduce_loop(
     *,
     by_value: bool,
     part: RecordPart | None = None,
+    apart: ApartLoop | None = None,
 ) -> Loop | None:
     """``loop(records[, keys], values, begin, find, send)`` folds records by their keys.
 
     ``given``: as for ``each_loop``, and ``absent``, ``none``. ``by_value``: what is
     sent does not change when a result is changed in place. ``part``: where a record has its key;
-    the list of keys is left out then, and ``given`` has ``key_of``.
+    the list of keys is left out then, and ``given`` has ``key_of``. ``apart``: the loop goes over
+    lists of items, and takes what is the same for all records behind them.
     """
     if body.yields:
         return None
+    if apart is not None:
+        return _apart_reduce(call, apart, _REDUCE, Folding(by_value), given, "send")
     maker = _LoopMaker(call, body, ("BEFORE", "RECORD"))
     lists = {"RECORD": "records"} | ({"key": "keys"} if part is None else {})
     lines = [_head(lists), *_key_lines(part), _REDUCE]
     taken = (*lists.values(), "values", "begin", "find", "send")
     return maker.make("\n".join(lines), Folding(by_value), given | _constant(part), taken)
+
+
+def reduce_scalars_loop(call: object, apart: ApartLoop, given: dict[str, object]) -> Loop | None:
+    """``loop(records, values, begin, find, sent)`` for records and results of scalars alone.
+
+    ``sent`` is the list that results are added to. None: results might be something else.
+    """
+    body = apart.body
+    tuples = [body.parameters[-2], *(body.parameters[-1:] if apart.makes_tuples else ())]
+    items = map(item_name, range(len(apart.shape)))
+    if body.yields or not makes_scalar_tuples(body, tuples, list(items)):
+        return None
+    return _apart_reduce(call, apart, _REDUCE_SCALARS, ScalarFolding(), given, "sent")
+
+
+def _apart_reduce(
+    call: object,
+    apart: ApartLoop,
+    template: str,
+    emission: Sending,
+    given: dict[str, object],
+    sending: str,
+) -> Loop | None:
+    lists = _item_lists(apart)
+    reduce = template.replace("_hg_RECORD", apart.whole)
+    taken = (*lists.values(), *names_of(apart.same), "values", "begin", "find", sending)
+    maker = _LoopMaker(call, apart.body, ("BEFORE", "RECORD"))
+    lines = [_head(lists), *_item_lines(apart), reduce]
+    return maker.make("\n".join(lines), emission, given, taken)
 
 
 def process_loop(
@@ -164,27 +205,32 @@ def process_loop(
     timed: bool,
     states: StateCalls | None = None,
     part: RecordPart | None = None,
+    apart: ApartLoop | None = None,
 ) -> Loop | None:
     """``loop(records[, keys][, times], sent[, entries of each state …])`` sends what is yielded.
 
     ``sent`` is the list that it is added to. ``given``: as for ``each_loop``, and ``CONTEXT``,
-    ``cursor``, ``piece``, ``send_on`` and ``stamp``. ``part``: as for ``reduce_loop``; ``given``
-    has ``see`` then, too, which freezes keys.
+    ``cursor``, ``piece``, ``send_on`` and ``stamp``. ``part``, ``apart``: as for ``reduce_loop``;
+    ``given`` has ``see`` then, too, which freezes keys.
     """
     if _returns_a_value(body.statements):
         return None  # a list, or a generator's: nobody asks for it, but making it may do something
     if body.parameters[-1] in stored_names(body.statements):
         return None  # the context is set once for all records
     lists = {"RECORD": "records"} | ({"key": "keys"} if keyed and part is None else {})
+    key_lines, same = _key_lines(part), []
+    if apart is not None:
+        body, lists, same = apart.body, _item_lists(apart), names_of(apart.same)
+        key_lines = _item_lines(apart)
     lists |= {"time": "times"} if timed else {}
     lines = ["_hg_send = _hg_sent.append", "_hg_key_kind = None", _head(lists)]
     if keyed and part is not None:
-        lines += [*_key_lines(part), _LOOK_AT_KEY]
+        lines += [*key_lines, _LOOK_AT_KEY]
     lines += ["    _hg_cursor.key = _hg_key"] if keyed else []
     lines += ["    _hg_CONTEXT.time_ms = _hg_time"] if timed else []
     lines.append("    _hg_BODY")
     maker = _LoopMaker(call, body, ("RECORD", "CONTEXT"), states)
-    taken = (*lists.values(), "sent")
+    taken = (*lists.values(), *same, "sent")
     constants = given | _constant(part)
     return maker.make("\n".join(lines), Yielding(by_value, timed), constants, taken)
 
@@ -201,6 +247,17 @@ def _key_lines(part: RecordPart | None) -> list[str]:
         return []
     taken = f".{part.name}" if part.is_attribute else "[_hg_part]"
     return [_TAKE_KEY.replace("_hg_KEY", f"_hg_RECORD{taken}")]
+
+
+def _item_lists(apart: ApartLoop) -> dict[str, str]:
+    """The lists of a loop over tuples that are taken apart."""
+    first, *rest = names_of(apart.lists)
+    return {first: "records", **{name: f"{name}s" for name in rest}}
+
+
+def _item_lines(apart: ApartLoop) -> list[str]:
+    lines = [f"    _hg_RECORD = {apart.whole}"] if apart.makes_tuples else []
+    return [*lines, f"    _hg_key = {item_name(apart.key)}"]
 
 
 def _constant(part: RecordPart | None) -> dict[str, object]:

@@ -15,7 +15,7 @@ from headgate.base.values import own
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import Emission
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
-from headgate.core.chain.outputs import select
+from headgate.core.chain.outputs import select, takes_fields
 from headgate.core.chain.record_failures import (
     FailureStreak,
     attempt,
@@ -96,10 +96,15 @@ class MapOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
+        self._takes_apart = False
         if self._key_of is None and self.failures is None:
             self._emission.inline(context.definitions)
+            self._takes_apart = takes_fields(self.output)
 
     def process(self, bundle: Bundle, number: int) -> None:
+        if self._takes_apart and (fields := self._emission.fields(bundle.records)) is not None:
+            self.output.collect(Bundle.of_fields(fields, bundle.timestamps))
+            return
         if self.failures is None:
             results = self._emission.results(self.visited(bundle.records))
             self.output.collect(Bundle(results, bundle.timestamps))

@@ -11,9 +11,10 @@ from headgate.base.elements import Bundle, Key, Record
 from headgate.core.chain.collector import Collector, TimedContext
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeySelection, see
+from headgate.core.inlining.apart import ApartLoop, ApartLoops, Shape, apart_loop
 from headgate.core.inlining.bodies import InlineBody
 from headgate.core.inlining.loops import Loop, body_of, process_loop
-from headgate.core.inlining.state_calls import StateCalls, state_calls
+from headgate.core.inlining.state_calls import state_calls
 from headgate.core.state.cursor import Cursor
 from headgate.core.state.memory_states import PlainValue
 from headgate.core.state.tables import Entries
@@ -43,28 +44,43 @@ class ProcessLoops:
             self._given |= {"see": see, "key_of": selection.key}
         self._states = state_calls(call, body) if self._is_keyed else None
         self._loops: dict[tuple[bool, bool], Loop | None] = {}
+        self._apart = {
+            (timed, inlines_states): ApartLoops(partial(self._made_apart, timed, inlines_states))
+            for timed in (False, True)
+            for inlines_states in (False, True)
+        }
 
     def run(self, bundle: Bundle) -> bool:
         """Process a bundle; False: it has to be processed by calls."""
-        timed = bundle.timestamps is not None
+        times, fields = bundle.timestamps, bundle.fields
         entries = self._entries()
-        loop = self._loop(timed, entries is not None)
-        if loop is None:
+        kind = times is not None, entries is not None
+        beside = [] if times is None else [times]
+        found = None if fields is None else self._apart[kind].loop_for(fields)
+        if fields is not None and found is not None:
+            apart, loop = found
+            lists = apart.arguments(fields, *beside)
+            self._records_come(fields.count)
+        elif (over_records := self._loop(*kind)) is not None:
+            loop = over_records
+            lists = [bundle.records, *self._keys(bundle.records), *beside]
+        else:
             return False
-        lists = [bundle.records, self._keys(bundle.records), bundle.timestamps]
-        lists = [items for items in lists if items is not None]
         self._context.time_ms = None
-        self._collector.sweep_loop(partial(self._run, loop, lists, entries or ()), timed)
+        run = partial(self._run, loop, lists, entries or ())
+        self._collector.sweep_loop(run, times is not None)
         return True
 
-    def _keys(self, records: list[Record]) -> list[Key] | None:
-        """None: the loop takes them itself, or there are none."""
-        if self._selection is None:
-            return None
-        if self._part is None:
-            return self._selection.keys(records)
-        self._selection.records_come(len(records))
-        return None
+    def _keys(self, records: list[Record]) -> list[list[Key]]:
+        """A list of them; none if the loop takes them itself, or there are none."""
+        if self._selection is not None and self._part is None:
+            return [self._selection.keys(records)]
+        self._records_come(len(records))
+        return []
+
+    def _records_come(self, count: int) -> None:
+        if self._selection is not None:
+            self._selection.records_come(count)
 
     def _run(
         self, loop: Loop, lists: Sequence[object], entries: Sequence[Entries], sent: list[object]
@@ -89,18 +105,31 @@ class ProcessLoops:
     def _loop(self, timed: bool, inlines_states: bool) -> Loop | None:
         kind = timed, inlines_states
         if kind not in self._loops:
-            states: StateCalls | None = self._states if inlines_states else None
-            self._loops[kind] = process_loop(
-                self._call,
-                self._body,
-                self._given,
-                by_value=self._collector.copies,
-                keyed=self._is_keyed,
-                timed=timed,
-                states=states,
-                part=self._part,
-            )
+            self._loops[kind] = self._made_loop(timed, inlines_states)
         return self._loops[kind]
+
+    def _made_apart(
+        self, timed: bool, inlines_states: bool, shape: Shape
+    ) -> tuple[ApartLoop, Loop] | None:
+        body = self._body
+        apart = apart_loop(body, body.parameters[-2], shape, self._part, all_places=False)
+        loop = None if apart is None else self._made_loop(timed, inlines_states, apart)
+        return None if apart is None or loop is None else (apart, loop)
+
+    def _made_loop(
+        self, timed: bool, inlines_states: bool, apart: ApartLoop | None = None
+    ) -> Loop | None:
+        return process_loop(
+            self._call,
+            self._body,
+            self._given,
+            by_value=self._collector.copies,
+            keyed=self._is_keyed,
+            timed=timed,
+            states=self._states if inlines_states else None,
+            part=self._part,
+            apart=apart,
+        )
 
 
 def _attribute(owner: object, name: str) -> object:

@@ -7,6 +7,7 @@ a result that is None is kept like any other.
 
 import copy
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
@@ -17,7 +18,10 @@ from headgate.core.chain.copies import LOOKS
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.record_failures import FailureStreak, without
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
-from headgate.core.inlining.loops import Loop, body_of, reduce_loop
+from headgate.core.inlining.apart import ApartLoop, ApartLoops, Shape, apart_loop
+from headgate.core.inlining.bodies import InlineBody
+from headgate.core.inlining.loops import Loop, body_of, reduce_loop, reduce_scalars_loop
+from headgate.core.inlining.scalars import are_scalar_tuples
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import PLAIN, Cursor, seen
 from headgate.core.state.key_taking import key_taker, part_of
@@ -33,8 +37,22 @@ _ABSENT: Final = object()
 _RESULTS: Final = StateSpec("reduced so far", "value")
 _GIVEN: Final = {**LOOKS, "absent": _ABSENT, "none": NONE}
 
+LOOKED_AT: Final = 1_000_000
+LOOKS_AT_RESULTS: Final = 3
+"""So often, and at so many of them, an operator looks whether its results are scalars."""
+
 Fold: TypeAlias = Callable[[Iterable[tuple[Key, Record]], list[Record]], None]
 """Folds records with their keys, and adds the result after each to a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoldsApart:
+    """Loops over tuples of one shape that are taken apart."""
+
+    apart: ApartLoop
+    loop: Loop
+    scalar_loop: Loop | None
+    """For tuples of scalars alone."""
 
 
 class ReduceOperator(StatefulOperator):
@@ -61,25 +79,27 @@ class ReduceOperator(StatefulOperator):
         self._streak = None if self.failures is None else self.failures.streak()
         self._function.open(context, self._keyed.opener)
         self._call = self._function.call
-        body = body_of(self._call, 2, context.definitions)
-        free = self._batch or self.reuses_objects
         self._part = part_of(self._key_of)
-        given = _GIVEN | {"key_of": self._key_of}
+        self._given = _GIVEN | {"key_of": self._key_of}
+        self._scalars: bool | None = None
+        self._looks_left = LOOKS_AT_RESULTS
+        body = body_of(self._call, 2, context.definitions)
         if body is not None:
-            self._loop = reduce_loop(self._call, body, given, by_value=not free, part=self._part)
+            self._loop = self._made_loop(body)
+            self._apart = ApartLoops(partial(self._made_apart, body))
 
     def key_selector(self, number: int) -> Callable[[Record], Key] | None:
         return self._key_of
 
     def process(self, bundle: Bundle, number: int) -> None:
         for sweep in self._sweeps:
-            sweep(len(bundle.records))
+            sweep(len(bundle))
         free = self._batch or self.reuses_objects
         fold = self._fold if free else self._fold_by_value
         results: list[Record] = []
         times = bundle.timestamps
         if self._loop is not None and self._streak is None:
-            self._run_loop(self._loop, bundle.records, results)
+            self._run_loop(self._loop, bundle, results)
         elif self._streak is None:
             fold(zip(self._take_keys(bundle.records), bundle.records, strict=True), results)
         else:
@@ -161,11 +181,47 @@ class ReduceOperator(StatefulOperator):
             values[key] = NONE if record is None else record
             send(record)
 
-    def _run_loop(self, loop: Loop, records: list[Record], results: list[Record]) -> None:
+    def _made_loop(self, body: InlineBody, apart: ApartLoop | None = None) -> Loop | None:
+        by_value = not (self._batch or self.reuses_objects)
+        return reduce_loop(
+            self._call, body, self._given, by_value=by_value, part=self._part, apart=apart
+        )
+
+    def _made_apart(self, body: InlineBody, shape: Shape) -> FoldsApart | None:
+        apart = apart_loop(body, body.parameters[-1], shape, self._part, all_places=True)
+        loop = None if apart is None else self._made_loop(body, apart)
+        if apart is None or loop is None:
+            return None
+        return FoldsApart(apart, loop, reduce_scalars_loop(self._call, apart, self._given))
+
+    def _run_loop(self, loop: Loop, bundle: Bundle, results: list[Record]) -> None:
         """The same by a loop with the function in it."""
-        values, send = self._values, results.append
-        lists = [records] if self._part is not None else [records, self._take_keys(records)]
-        loop(*lists, values, partial(self._begin, send), self._find, send)
+        send, fields = results.append, bundle.fields
+        found = None if fields is None else self._apart.loop_for(fields)
+        rest = self._values, partial(self._begin, send), self._find
+        if fields is None or found is None:
+            self._scalars = None
+            records = bundle.records
+            lists = [records] if self._part is not None else [records, self._take_keys(records)]
+            loop(*lists, *rest, send)
+            return
+        lists = found.apart.arguments(fields)
+        if found.scalar_loop is not None and fields.are_plain() and self._holds_scalars():
+            found.scalar_loop(*lists, *rest, results)
+        else:
+            self._scalars = None
+            found.loop(*lists, *rest, send)
+
+    def _holds_scalars(self) -> bool:
+        """Whether the results so far are tuples of scalars, as all later ones will be then.
+
+        Unknown after other records. Then it looks at them, if they are not too many.
+        """
+        values = self._values
+        if self._scalars is None and type(values) is dict and self._looks_left:
+            self._looks_left -= 1
+            self._scalars = len(values) <= LOOKED_AT and are_scalar_tuples(values.values())
+        return self._scalars is True
 
     def _begin(self, send: Callable[[Record], None], key: Key, record: Record) -> None:
         """The first record of a key is its result."""
