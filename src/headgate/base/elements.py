@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from headgate.base.errors import ElementBroken
-from headgate.base.fields import Fields, Same
+from headgate.base.fields import Same, TupleFields
 from headgate.base.moved import NOT_FOUND, loads_moved
 
 Record: TypeAlias = Any
@@ -38,11 +38,11 @@ class Bundle:
 
     def __init__(self, records: list[Record], timestamps: Times = None) -> None:
         self._records: list[Record] | None = records
-        self.fields: Fields | None = None
+        self.fields: TupleFields | None = None
         self.timestamps = timestamps
 
     @classmethod
-    def of_fields(cls, fields: Fields, timestamps: Times = None) -> "Bundle":
+    def of_fields(cls, fields: TupleFields, timestamps: Times = None) -> "Bundle":
         """Of tuples that are taken apart."""
         bundle = cls.__new__(cls)
         bundle._records, bundle.fields, bundle.timestamps = None, fields, timestamps
@@ -258,7 +258,7 @@ def _decode_fields(body: memoryview) -> Bundle:
     ]
     if len(counts) != 1 or lists.count(None) == len(lists):
         raise ValueError(f"{len(lists)} fields with lists of {sorted(counts)} items")
-    return Bundle.of_fields(Fields(places, counts.pop(), known_plain=True), times)
+    return Bundle.of_fields(TupleFields(places, counts.pop(), known_plain=True), times)
 
 
 UNREADABLE: Final = (Exception, SystemExit, GeneratorExit)

@@ -18,7 +18,7 @@ class Same(NamedTuple):
 Place: TypeAlias = list[Any] | Same
 
 
-class Fields:
+class TupleFields:
     """What ``count`` records have in each of their places."""
 
     __slots__ = ("count", "known_plain", "places")
@@ -34,17 +34,17 @@ class Fields:
         every = [place if type(place) is list else repeat(place[0]) for place in self.places]
         return list(zip(*every))  # noqa: B905 - what is repeated has no end
 
-    def part(self, start: int, end: int) -> "Fields":
+    def part(self, start: int, end: int) -> "TupleFields":
         """The records from one place to another."""
         count = max(0, min(end, self.count) - start)
         places = [place[start:end] if type(place) is list else place for place in self.places]
-        return Fields(places, count, self.known_plain or None)
+        return TupleFields(places, count, self.known_plain or None)
 
-    def copy(self) -> "Fields":
+    def copy(self) -> "TupleFields":
         """The same in lists of its own."""
         return self.part(0, self.count)
 
-    def add(self, others: "Fields") -> bool:
+    def add(self, others: "TupleFields") -> bool:
         """Add records at the end; False: they have another length, and nothing was added."""
         if len(others.places) != len(self.places):
             return False

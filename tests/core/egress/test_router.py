@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import StateBroken, UserFunctionFailed
-from headgate.base.fields import Fields, Same
+from headgate.base.fields import Same, TupleFields
 from headgate.core.egress.router import (
     MEMO_KEYS,
     MEMO_MISSES,
@@ -106,7 +106,9 @@ def test_the_fields_of_tuples_are_split_and_not_put_together(keys: list[object])
     router = KeyGroupPartitioner(lambda record: record[0])
     router.set_up(2)
     for _ in range(2):
-        split = split_bundle(router, Bundle.of_fields(Fields([list(keys), Same(1)], len(keys))))
+        split = split_bundle(
+            router, Bundle.of_fields(TupleFields([list(keys), Same(1)], len(keys)))
+        )
         assert all(part.fields is not None for _, part in split)
         found = sorted(str(key) for _, part in split for key, _ in part.records)
         assert found == sorted(map(str, keys))
@@ -119,7 +121,7 @@ def test_a_router_takes_fields_if_the_key_is_one_of_them(place: object) -> None:
     router = KeyGroupPartitioner(namespace["selector"], reader="count")
     router.set_up(2)
     assert router.takes_fields == (type(place) is int)
-    bundle = Bundle.of_fields(Fields([["a", "b"], Same(1)], 2))
+    bundle = Bundle.of_fields(TupleFields([["a", "b"], Same(1)], 2))
     if place in (2, "a"):
         with pytest.raises(UserFunctionFailed, match="key of a record"):
             split_bundle(router, bundle)

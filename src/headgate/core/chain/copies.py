@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from headgate.base.elements import PickleSerializer, Record, Serializer
 from headgate.base.errors import RecordUncopyable
-from headgate.base.fields import Fields, Same
+from headgate.base.fields import Same, TupleFields
 from headgate.base.values import ATOMS
 from headgate.base.values import are_immutable as are_immutable
 from headgate.base.values import own as own
@@ -137,12 +137,12 @@ class Emission:
             for record in records
         ]
 
-    def fields(self, records: list[Record]) -> Fields | None:
+    def fields(self, records: list[Record]) -> TupleFields | None:
         """The results, taken apart; None: they have to be asked for as they are."""
         if self._carried is None:
             return None
         places = [records if place is None else place for place in self._carried]
-        return Fields(places, len(records))
+        return TupleFields(places, len(records))
 
     def each(self, records: list[Record]) -> Callable[[Iterator[Record]], Iterator[Record]]:
         """What yields the same results one by one, for a bundle of these records."""

@@ -11,7 +11,7 @@ from typing import Final, NoReturn, Protocol
 
 from headgate.base.elements import Bundle, Key, Record, Times
 from headgate.base.errors import HeadgateError, raise_user_error
-from headgate.base.fields import Fields
+from headgate.base.fields import TupleFields
 from headgate.core.state.key_taking import key_taker, part_of
 from headgate.core.state.keys import key_group, mix
 
@@ -86,7 +86,7 @@ class RoundRobin(_PerRecord):
             for k in range(min(n, len(records)))
         ]
 
-    def split_fields(self, fields: Fields, times: Times) -> BundleSplit:
+    def split_fields(self, fields: TupleFields, times: Times) -> BundleSplit:
         """The same for tuples that are taken apart."""
         n, first, places = self.channels, self._next, fields.places
         if n == 1:
@@ -96,7 +96,7 @@ class RoundRobin(_PerRecord):
         split: BundleSplit = []
         for k in range(min(n, fields.count)):
             own = [place[k::n] if type(place) is list else place for place in places]
-            part = Fields(own, (fields.count - k + n - 1) // n, plain)
+            part = TupleFields(own, (fields.count - k + n - 1) // n, plain)
             split.append(((first + k) % n, Bundle.of_fields(part, times and times[k::n])))
         return split
 
@@ -205,7 +205,7 @@ class KeyGroupPartitioner(_PerRecord):
         """Whether tuples may stay apart, because the key is one of their items."""
         return self._place is not None
 
-    def split_fields(self, fields: Fields, times: Times) -> BundleSplit | None:
+    def split_fields(self, fields: TupleFields, times: Times) -> BundleSplit | None:
         """The same for tuples that are taken apart; None: ``split`` has to look at them."""
         if self.channels == 1:
             return [(0, Bundle.of_fields(fields, times))]
@@ -228,7 +228,7 @@ class KeyGroupPartitioner(_PerRecord):
                 rest = iter(items)
                 own = [next(rest) if type(place) is list else place for place in places]
                 split.append(
-                    (channel, Bundle.of_fields(Fields(own, len(items[0])), next(rest, None)))
+                    (channel, Bundle.of_fields(TupleFields(own, len(items[0])), next(rest, None)))
                 )
         return split
 
