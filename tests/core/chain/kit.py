@@ -42,6 +42,8 @@ values = st.recursive(
 class KeptOutput:
     """An output that keeps everything, in order."""
 
+    takes_fields = False
+
     def __init__(self) -> None:
         self.watermark_ms = MIN_WATERMARK_MS
         self.bundles: list[Bundle] = []
@@ -134,10 +136,13 @@ def context(name: str = "op", subtask: int = 0, parallelism: int = 1) -> Operato
 
 
 def open_operator(
-    operator: Operator, reuse: bool = False, within: OperatorContext | None = None
+    operator: Operator,
+    reuse: bool = False,
+    within: OperatorContext | None = None,
+    output: KeptOutput | None = None,
 ) -> KeptOutput:
     """The operator, ready for elements; answers with its output."""
-    output = KeptOutput()
+    output = output or KeptOutput()
     operator.reuses_objects = reuse
     operator.set_up(output)
     opened = within or context()

@@ -28,6 +28,7 @@ from headgate.base.events import (
     EndOfSuperstep,
     Event,
 )
+from headgate.base.fields import Same, TupleFields
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.checkpoint.restored import reassigned_bundles
 from headgate.core.egress.partition import Partition, PartitionKind
@@ -43,6 +44,7 @@ from headgate.core.egress.writer import (
     BUNDLE_BYTES,
     BUNDLE_MAX_BYTES,
     BUNDLE_RECORDS,
+    PUT_TOGETHER,
     Flusher,
     RecordWriter,
     WriterStatistics,
@@ -110,6 +112,64 @@ def test_records_can_be_sent_to_a_chosen_channel(make_pool: MakePool) -> None:
         [Bundle(["b", "c"]), END_OF_PARTITION],
     ]
     assert writer.records_out == 4
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_tuples_that_are_taken_apart_stay_so_if_they_are_plain(
+    make_pool: MakePool, timed: bool
+) -> None:
+    partition = make_partition(make_pool(8), 2)
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, KeyGroupPartitioner(lambda pair: pair[0]))
+    assert writer.takes_fields
+    for words in (["a", "b", "c"], ["d"]):
+        times: list[int | None] | None = [5] * len(words) if timed else None
+        writer.emit_bundle(Bundle.of_fields(TupleFields([words, Same(1)], len(words)), times))
+    writer.emit_all([("e", 2)], [6] if timed else None)
+    writer.seal()
+    writer.emit_bundle(
+        Bundle.of_fields(TupleFields([["f"], Same((1,))], 1), [5] if timed else None)
+    )
+    writer.finish()
+    found = [thing for got in got_by(partition, readers) for thing in got]
+    records = sorted(
+        record for part in found if isinstance(part, Bundle) for record in part.records
+    )
+    assert records == [*((word, 1) for word in "abcd"), ("e", 2), ("f", (1,))]
+    assert writer.records_out == 6
+
+
+def test_a_writer_no_longer_wants_fields_that_it_had_to_put_together(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8), 1)
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, KeyGroupPartitioner(lambda pair: pair[0]))
+    for number in range(PUT_TOGETHER):
+        assert writer.takes_fields
+        writer.emit_bundle(Bundle.of_fields(TupleFields([[number], Same([])], 1)))
+        writer.seal()
+    assert not writer.takes_fields
+    writer.finish()
+    assert len(got_by(partition, readers)[0]) == PUT_TOGETHER + 1
+
+
+@pytest.mark.parametrize(
+    ("router", "serializer"),
+    [
+        (KeyGroupPartitioner(lambda pair: pair[0]), PlainText()),
+        (KeyGroupPartitioner(lambda pair: str(pair)), None),
+        (KeyGroupPartitioner(lambda pair: pair.word), None),
+        (RoundRobin(), None),
+        (Broadcast(), None),
+    ],
+)
+def test_where_tuples_are_put_together_anyway_no_fields_are_wanted(
+    make_pool: MakePool, router: Router, serializer: Any
+) -> None:
+    partition = make_partition(make_pool(8), 2)
+    writer = RecordWriter(partition, router, serializer)
+    assert not writer.takes_fields
+    writer.close()
+    partition.release()
 
 
 def test_the_caller_may_reuse_its_lists(make_pool: MakePool) -> None:

@@ -19,7 +19,7 @@ from headgate.core.operators.basic import FilterOperator, MapOperator
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.functions.state import ValueStateDescriptor
-from tests.core.chain.kit import INLINING, open_operator
+from tests.core.chain.kit import INLINING, KeptOutput, open_operator
 
 NAMES = ("value", "a", "b", "len")
 
@@ -219,6 +219,33 @@ def test_a_function_does_the_same_with_tuples_that_are_taken_apart(
             (outcome(KEYED_BY_ITEM[kind](function), function, bundles, reuse), module.LOG)
         )
     assert outcomes[0] == outcomes[1], text
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(seed=st.integers(0, 2**64), reuse=st.booleans(), timed=st.booleans())
+def test_a_map_does_the_same_if_its_tuples_are_taken_apart(
+    tmp_path: Path, seed: int, reuse: bool, timed: bool
+) -> None:
+    random = Random(seed)
+    lines = [*statements(random, False), f"return {expression(random)}"]
+    lines = [re.sub(r"return\b *(.*)$", r"return (\1 or value, 1, self.kept)", at) for at in lines]
+    lines = [line.replace("( or value", "(value") for line in lines]
+    text = program("map", "value", ["a", "b", "len"], lines).replace("ctx.timestamp()", "3")
+    outcomes, partings = [], []
+    for is_apart in (False, True):
+        INLINING["on"] = is_apart
+        module = module_of(tmp_path / f"program_{seed}.py", text)
+        function = opened(module, False)
+        times: list[int | None] | None = list(range(len(RECORDS))) if timed else None
+        operator = MapOperator(function)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(KeptOutput, "takes_fields", is_apart)
+            seen = outcome(operator, function, [Bundle(list(RECORDS), times)], reuse)
+        outcomes.append((seen, module.LOG))
+        partings.append(operator._emission._parting)
+    assert outcomes[0] == outcomes[1], text
+    assert partings[0] is None
 
 
 def _item(random: Random) -> str:

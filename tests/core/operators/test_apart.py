@@ -42,9 +42,7 @@ class FieldsOutput(KeptOutput):
 
 def mapped(function: Callable[[Any], Any], records: list[Any], output: KeptOutput) -> Bundle:
     operator = MapOperator(function)
-    open_operator(operator)
-    operator.set_up(output)
-    operator.open(operator.context)
+    open_operator(operator, output=output)
     operator.process(Bundle(records, [7] * len(records)), 0)
     (bundle,) = output.bundles
     return bundle
@@ -70,15 +68,62 @@ def test_a_map_that_puts_records_into_tuples_sends_fields_where_they_are_taken(
     assert taken == asked == Bundle([function(record) for record in records], [7, 7, 7])
 
 
+def described(word: str) -> tuple[str, int]:
+    if word == "b":
+        return word, 0
+    size = len(word)
+    return f"{word}s", size
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda word: (word, len(word)),
+        lambda word: (word.upper(), [word], 7),
+        lambda word: (len(word), None),
+        lambda word: ((word, 1), 2),
+        described,
+    ],
+)
+@pytest.mark.parametrize("reuse", [False, True])
+def test_a_map_that_makes_tuples_sends_their_items(
+    function: Callable[[Any], Any], reuse: bool
+) -> None:
+    operator, output = MapOperator(function), FieldsOutput()
+    operator.reuses_objects = reuse
+    open_operator(operator, reuse, output=output)
+    for records in (["a", "b"], ["ccc"]):
+        operator.process(Bundle(records), 0)
+    assert all(bundle.fields is not None for bundle in output.bundles)
+    assert output.records == [function(word) for word in ("a", "b", "ccc")]
+
+
+KEPT: list[int] = []
+
+
+def keep_and_send(word: str) -> tuple[str, list[int]]:
+    KEPT.append(len(word))
+    return word, KEPT
+
+
+def test_items_that_a_map_goes_on_to_change_are_copied_at_once() -> None:
+    KEPT.clear()
+    output = FieldsOutput()
+    operator = MapOperator(keep_and_send)
+    open_operator(operator, output=output)
+    operator.process(Bundle(["a", "bb"]), 0)
+    assert output.bundles[0].fields is not None
+    assert output.records == [("a", [1]), ("bb", [1, 2])]
+
+
 @pytest.mark.parametrize(
     "function",
     [
         lambda word: word,
-        lambda word: (word, len(word)),
         lambda word: (1, 2),
         lambda word: [word, 1],
-        lambda word: ((word, 1), 2),
         lambda word: (),
+        lambda word: (word, 1) if word == "a" else (word, 2),
         str,
     ],
 )
@@ -169,8 +214,8 @@ class Counting:
 
 class Whole(Counting):
     def process_element(self, value: tuple[str, int], ctx: Any) -> Iterator[Any]:
-        word, one = value
-        yield value, word + str(one), ctx.get_current_key()
+        word, count = value
+        yield value, word + str(count), ctx.get_current_key()
 
 
 @pytest.mark.parametrize("timed", [False, True])

@@ -9,19 +9,19 @@ made a bundle at a time, by the serializer.
 
 import builtins
 import dis
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType, FunctionType
 from typing import Final, TypeAlias
 
 from headgate.base.elements import PickleSerializer, Record, Serializer
 from headgate.base.errors import RecordUncopyable
-from headgate.base.fields import Same, TupleFields
+from headgate.base.fields import Place, Same, TupleFields
 from headgate.base.values import ATOMS
 from headgate.base.values import are_immutable as are_immutable
 from headgate.base.values import own as own
 from headgate.base.values import own_all as own_all
 from headgate.core.inlining.definitions import Definition
-from headgate.core.inlining.loops import Loop, body_of, each_loop, map_loop
+from headgate.core.inlining.loops import Loop, body_of, each_loop, map_loop, parting_loop
 
 
 def is_pure(function: object) -> bool:
@@ -89,6 +89,10 @@ _CARRYING: Final = frozenset(
 _IDLE: Final = ("RESUME", "NOP")
 
 
+PartingLoop: TypeAlias = tuple[Loop, list[Same | None]]
+"""A loop that fills lists with items, and what is the same in all tuples, by place."""
+
+
 class Emission:
     """Calls a user's function for each record of a bundle and makes the results the receiver's own.
 
@@ -104,13 +108,23 @@ class Emission:
         self._is_free = free or only_carries(call)
         self._keeps_nothing = free or is_pure(call)
         self._carried = carried_places(call)
+        self._parting: PartingLoop | None = None
+        self._free_parting: PartingLoop | None = None
 
-    def inline(self, definitions: Iterable[Definition]) -> None:
-        """Write the function into the loops, if one of these is its definition and short enough."""
+    def inline(self, definitions: Iterable[Definition], apart: bool = False) -> None:
+        """Write the function into the loops, if one of these is its definition and short enough.
+
+        ``apart``: ``fields`` will be asked for.
+        """
         body = body_of(self._call, 1, definitions)
-        if body is not None:
-            self._loop = map_loop(self._call, body)
-            self._own_loop = each_loop(self._call, body, LOOKS)
+        if body is None:
+            return
+        self._loop = map_loop(self._call, body)
+        self._own_loop = each_loop(self._call, body, LOOKS)
+        if apart and self._carried is None:
+            self._parting = parting_loop(self._call, body, LOOKS, by_value=True)
+            if self._keeps_nothing:
+                self._free_parting = parting_loop(self._call, body, LOOKS, by_value=False)
 
     def passes_as_is(self, records: list[Record]) -> bool:
         """Whether the function may see these records and they still need no copy to be sent on."""
@@ -139,9 +153,17 @@ class Emission:
 
     def fields(self, records: list[Record]) -> TupleFields | None:
         """The results, taken apart; None: they have to be asked for as they are."""
-        if self._carried is None:
+        if self._carried is not None:
+            carried = [list(records) if place is None else place for place in self._carried]
+            return TupleFields(carried, len(records))
+        parting = self._parting
+        if self._free_parting is not None and (self._is_free or _are_atoms(records)):
+            parting = self._free_parting
+        if parting is None:
             return None
-        places = [records if place is None else place for place in self._carried]
+        loop, same = parting
+        places: list[Place] = [[] if place is None else place for place in same]
+        loop(records, *(place for place in places if type(place) is list))
         return TupleFields(places, len(records))
 
     def each(self, records: list[Record]) -> Callable[[Iterator[Record]], Iterator[Record]]:
@@ -199,7 +221,21 @@ def look_items(
     return kinds
 
 
-LOOKS: Final[dict[str, object]] = {"look": look, "look_items": look_items}
+def look_parts(lists: Sequence[list[Record]], items: Sequence[Record]) -> list[type | None]:
+    """Add the receiver's own items to their lists; returns the kinds that are immutable."""
+    kinds: list[type | None] = []
+    for place, item in zip(lists, items, strict=True):
+        is_atom = type(item) in ATOMS
+        place.append(item if is_atom else own(item))
+        kinds.append(type(item) if is_atom else None)
+    return kinds
+
+
+LOOKS: Final[dict[str, object]] = {
+    "look": look,
+    "look_items": look_items,
+    "look_parts": look_parts,
+}
 """What loops with inlined functions send values by that they do not know."""
 
 

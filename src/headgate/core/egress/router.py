@@ -234,8 +234,21 @@ class KeyGroupPartitioner(_PerRecord):
 
     def _lanes(self, keys: list[Key], moved: list[list[Record]]) -> list[list[list[Record]]]:
         """Of each list that is moved a list for each channel."""
-        picks = self._memo.picks(keys)
-        return [_lanes_of(picks, self.channels, items) for items in moved]
+        memo = self._memo
+        if len(moved) != 2 or memo.is_full:
+            picks = memo.picks(keys)
+            return [_lanes_of(picks, self.channels, items) for items in moved]
+        known, missed = memo.known, memo.missed
+        lanes: list[list[list[Record]]] = [[[] for _ in range(self.channels)] for _ in moved]
+        first, second = lanes
+        for key, item, other in zip(keys, *moved, strict=True):
+            try:
+                channel = known[key]
+            except KeyError:
+                channel = missed(key)
+            first[channel].append(item)
+            second[channel].append(other)
+        return lanes
 
     def _key_lanes(self, keys: list[Key]) -> list[list[Key]]:
         """A list of keys for each channel."""

@@ -88,6 +88,10 @@ BUNDLE_MAX_BYTES: Final = 256 * BUNDLE_BYTES
 """Only a single record may be longer: many large ones must not add up to a refused element."""
 
 
+PUT_TOGETHER: Final = 16
+"""After so many bundles of tuples that had to be put together, they need not be taken apart."""
+
+
 @dataclass(frozen=True, slots=True)
 class WriterStatistics:
     """Totals of a writer, and its watermark. Bytes and buffers count when a buffer is finished."""
@@ -136,6 +140,7 @@ class RecordWriter:
         self._lanes = 1 if router.is_broadcast else self.channels
         self._builders: list[BufferBuilder | None] = [None] * self._lanes
         self._staged: Bundle | None = None
+        self._put_together = 0
         self._limit = BUNDLE_RECORDS
         self._record_bytes = 1  # as the last bundle was
         self.sizes = [NO_LIMIT] * self.channels
@@ -149,8 +154,9 @@ class RecordWriter:
     def takes_fields(self) -> bool:
         """Whether tuples that are taken apart travel so; otherwise they are put together here."""
         router = self._router
-        is_pickled = type(self._serializer) is PickleSerializer
-        return is_pickled and isinstance(router, KeyGroupPartitioner) and router.takes_fields
+        if type(self._serializer) is not PickleSerializer or self._put_together >= PUT_TOGETHER:
+            return False
+        return isinstance(router, KeyGroupPartitioner) and router.takes_fields
 
     def available(self) -> bool:
         """Whether the partition may be written; while not, the task takes no input."""
@@ -324,7 +330,10 @@ class RecordWriter:
         return partition.add_to_last(lane, bundle, most, size)
 
     def _write_bundle(self, lane: int, bundle: Bundle, alone: bool) -> None:
+        came_apart = bundle.fields is not None
         prefix, body = encode_element(bundle, self._serializer)
+        if came_apart and bundle.fields is None:  # only pickle gives back what they hold
+            self._put_together += 1
         size, count = len(body), len(bundle)
         if size > BUNDLE_MAX_BYTES and count > 1:
             del prefix, body

@@ -54,6 +54,7 @@ def item_name(place: int) -> str:
 
 
 def shape_of(fields: TupleFields) -> Shape:
+    """Which places of these have lists."""
     return tuple([type(place) is list for place in fields.places])
 
 

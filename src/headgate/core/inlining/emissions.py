@@ -117,6 +117,53 @@ class Folding(Sending):
         return statements_of(f"_hg_values[_hg_key] = _hg_value = {text}")
 
 
+class Parting(Sending):
+    """The items of tuples that are made at ``return`` go to lists of their own."""
+
+    def __init__(self, places: Sequence[int], by_value: bool) -> None:
+        """``places``: those that have lists."""
+        super().__init__(by_value)
+        self._places = places
+
+    def returned(self, value: ast.expr | None) -> list[ast.stmt]:
+        assert isinstance(value, ast.Tuple), "only tuples are taken apart"
+        names = {place: f"_hg_item{place}" for place in self._places}
+        statements: list[ast.stmt] = []
+        for place, name in names.items():
+            statements += statements_of(f"{name} = _hg_VALUE", VALUE=value.elts[place])
+        added = [f"{list_name(place)}.append({name})" for place, name in names.items()]
+        if not self._by_value:
+            return [*statements, *statements_of("\n".join(added)), ast.Continue()]
+        kinds = {name: self._new_kind() for name in names.values()}
+        tests = [f"_hg_type({name}) is {kind}" for name, kind in kinds.items()]
+        lists, items = ", ".join(map(list_name, names)), ", ".join(kinds)
+        text = (
+            f"if {' and '.join(tests)}:\n    {'; '.join(added)}\nelse:\n"
+            f"    ({', '.join(kinds.values())},) = _hg_look_parts(({lists},), ({items},))"
+        )
+        return [*statements, *statements_of(text), ast.Continue()]
+
+
+def list_name(place: int) -> str:
+    """The list for the items of a place."""
+    return f"_hg_list{place}"
+
+
+def tuple_places(returned: Sequence[ast.expr | None]) -> list[ast.Constant | None] | None:
+    """What all tuples have in their places, None where they have items of their own.
+
+    None in all: what is returned are not tuples of one length with items of their own.
+    """
+    tuples = [value for value in returned if value is not None and _is_short_tuple(value)]
+    if len(tuples) != len(returned) or len({len(value.elts) for value in tuples}) != 1:
+        return None
+    places = [
+        item if len(tuples) == 1 and isinstance(item, ast.Constant) else None
+        for item in tuples[0].elts
+    ]
+    return places if None in places else None
+
+
 class ScalarFolding(Sending):
     """The same for results that are tuples of scalars for sure: nothing has to be looked at."""
 

@@ -14,6 +14,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Final, TypeAlias
 
 from headgate.base.elements import Record
+from headgate.base.fields import Same
 from headgate.core.inlining.apart import ApartLoop, item_name, names_of
 from headgate.core.inlining.bodies import (
     PREFIX,
@@ -32,11 +33,14 @@ from headgate.core.inlining.definitions import (
 )
 from headgate.core.inlining.emissions import (
     Folding,
+    Parting,
     Placing,
     ScalarFolding,
     Sending,
     Yielding,
+    list_name,
     statements_of,
+    tuple_places,
 )
 from headgate.core.inlining.scalars import makes_scalar_tuples
 from headgate.core.inlining.state_calls import StateCalls
@@ -137,6 +141,27 @@ def each_loop(call: object, body: InlineBody, given: dict[str, object]) -> Loop 
         return None
     maker = _LoopMaker(call, body, ("RECORD",))
     return maker.make(_EACH, Sending(), given, ("records", "send"))
+
+
+def parting_loop(
+    call: object, body: InlineBody, given: dict[str, object], *, by_value: bool
+) -> tuple[Loop, list[Same | None]] | None:
+    """``loop(records, list of each place …)`` adds the items of the tuples that are returned.
+
+    With the places: what is the same in all tuples, or None for a list. ``given``: ``look_parts``,
+    which is called with the lists and the items, adds to the lists what is to be added in their
+    place, and returns the kinds that need no further look.
+    """
+    parts = [part for statement in body.statements for part in ast.walk(statement)]
+    places = tuple_places([part.value for part in parts if isinstance(part, ast.Return)])
+    if body.yields or places is None or not always_leaves(body.statements):
+        return None
+    listed = [number for number, place in enumerate(places) if place is None]
+    taken = ("records", *(list_name(place).removeprefix(PREFIX) for place in listed))
+    maker = _LoopMaker(call, body, ("RECORD",))
+    loop = maker.make(_EACH, Parting(listed, by_value), given, taken)
+    same = [None if place is None else Same(place.value) for place in places]
+    return None if loop is None else (loop, same)
 
 
 def reduce_loop(

@@ -98,13 +98,15 @@ class MapOperator(FunctionOperator):
         super().open(context)
         self._takes_apart = False
         if self._key_of is None and self.failures is None:
-            self._emission.inline(context.definitions)
             self._takes_apart = takes_fields(self.output)
+            self._emission.inline(context.definitions, self._takes_apart)
 
     def process(self, bundle: Bundle, number: int) -> None:
-        if self._takes_apart and (fields := self._emission.fields(bundle.records)) is not None:
-            self.output.collect(Bundle.of_fields(fields, bundle.timestamps))
-            return
+        if self._takes_apart and takes_fields(self.output):
+            fields = self._emission.fields(bundle.records)
+            if fields is not None:
+                self.output.collect(Bundle.of_fields(fields, bundle.timestamps))
+                return
         if self.failures is None:
             results = self._emission.results(self.visited(bundle.records))
             self.output.collect(Bundle(results, bundle.timestamps))
