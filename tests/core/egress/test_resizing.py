@@ -13,7 +13,7 @@ from headgate.core.buffers.buffer import Buffer
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.egress.partition import Partition, PartitionKind
 from headgate.core.egress.router import Broadcast, CustomPartitioner, Router
-from headgate.core.egress.writer import BUNDLE_RECORDS, RecordWriter
+from headgate.core.egress.writer import BUNDLE_BYTES, BUNDLE_RECORDS, RecordWriter
 from headgate.core.exchange.view import NO_LIMIT, View
 from tests.arena import assert_all_home, plain_segments
 from tests.core.egress.kit import MemoryStore, make_partition, readers_of
@@ -114,7 +114,8 @@ def test_bundles_become_short_with_the_buffers() -> None:
     assert path.writer._limit_of(0) * path.writer._record_bytes <= 600
     path.emit(count=200)
     path.views[0].resize(NO_LIMIT)
-    assert path.writer._limit_of(0) == BUNDLE_RECORDS
+    in_bytes = BUNDLE_BYTES // path.writer._record_bytes
+    assert path.writer._limit_of(0) == min(BUNDLE_RECORDS, in_bytes)
     path.end()
 
 

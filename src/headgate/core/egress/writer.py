@@ -77,7 +77,7 @@ class SpanningSerializer:
         self._prefix_at = self._body_at = 0
 
 
-BUNDLE_RECORDS: Final = 512
+BUNDLE_RECORDS: Final = 1024
 STAGED_RECORDS: Final = 4096
 """So many records wait at most to be routed, whatever the number of channels."""
 
