@@ -7,20 +7,19 @@ null is no key.
 """
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from headgate.base.elements import Key, Record
+from headgate.base.elements import Key
 from headgate.base.errors import BatchUnfit
 from headgate.core.columns.batches import column_of
 from headgate.core.state.keys import key_group
+from headgate.core.state.many_keys import Numbers as Numbers
+from headgate.core.state.many_keys import int_groups
 
 MEMO_KEYS: Final = 65_536
-
-Numbers: TypeAlias = Record
-"""An array of numpy, with a whole number for each row."""
 
 
 class KeyGroups:
@@ -101,19 +100,3 @@ def _encode_column(column: pa.Array) -> tuple[Numbers, list[Key]]:
     encoded = column.dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     return codes, encoded.dictionary.to_pylist()
-
-
-def int_groups(numbers: Numbers, max_parallelism: int) -> Numbers:
-    """As ``key_group`` has it for each of them."""
-    low = numbers.astype(np.uint64, copy=False) & np.uint64(0xFFFFFFFF)
-    signed = numbers.dtype.kind == "i"
-    wide = numbers.astype(np.int64 if signed else np.uint64, copy=False)
-    high = (wide >> wide.dtype.type(32)).astype(np.uint32)
-    return _mix(_mix(low.astype(np.uint32)) ^ high) % np.uint32(max_parallelism)
-
-
-def _mix(bits: Numbers) -> Numbers:
-    """As ``mix`` has it, of 32 bits each; sums that are too long wrap around."""
-    bits = (bits ^ (bits >> np.uint32(16))) * np.uint32(0x85EBCA6B)
-    bits = (bits ^ (bits >> np.uint32(13))) * np.uint32(0xC2B2AE35)
-    return bits ^ (bits >> np.uint32(16))

@@ -18,9 +18,10 @@ from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.base.state_shapes import OPERATOR, StateShape, TypeShape
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.columns.batches import SchemaCheck, read, written
-from headgate.core.columns.keys import KeyGroups, Numbers, int_groups
+from headgate.core.columns.keys import KeyGroups, Numbers
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.keys import groups_of
+from headgate.core.state.many_keys import int_groups
 from headgate.functions.context import TaskInfo
 
 ROWS: Final = StateSpec("rows of a join", "list", namespaced=True)
