@@ -336,6 +336,25 @@ def test_the_memo_of_keys_has_a_bound() -> None:
     assert [router.pick(key) for key in range(MEMO_KEYS + 10)] == first
 
 
+@pytest.mark.parametrize("make", [int, str, lambda number: (number, "x"), float])
+@pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.parametrize("channels", [2, 5])
+def test_more_keys_than_the_memo_holds_take_the_same_channels(
+    make: Any, timed: bool, channels: int
+) -> None:
+    router, alone = (set_up(KeyGroupPartitioner(lambda pair: pair[0]), channels) for _ in range(2))
+    router.split([(make(number), 0) for number in range(MEMO_KEYS + 1)], None)
+    keys = [make(number) for number in range(MEMO_KEYS - 100, MEMO_KEYS + 100)]
+    times: list[int | None] | None = list(range(len(keys))) if timed else None
+    expected = {key: alone.pick((key, 0)) for key in keys}
+    rows = Bundle([(key, 0) for key in keys], times)
+    apart = Bundle.of_fields(TupleFields([keys, Same(0)], len(keys)), times)
+    for bundle in (rows, apart):
+        split = split_bundle(router, bundle)
+        found = {key: channel for channel, part in split for key, _ in part.records}
+        assert found == expected
+
+
 SCRIPT = """
 import uuid
 from collections import OrderedDict

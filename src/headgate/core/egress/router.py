@@ -26,6 +26,10 @@ MEMO_MISSES: Final = 8 * MEMO_KEYS
 """After so many keys that did not fit others may be in use: it is emptied, and filled anew."""
 
 
+MANY_KEYS: Final = 64
+"""To compute fewer at once costs as much as one by one."""
+
+
 class Router(Protocol):
     """Chooses channels. ``set_up`` gets their number once, before the first record."""
 
@@ -194,8 +198,10 @@ class KeyGroupPartitioner(_PerRecord):
     def split(self, records: list[Record], timestamps: list[int | None] | None) -> Split:
         if self.channels == 1:
             return [(0, records, timestamps)]
-        if timestamps is None and self._part is not None and not self._part.is_attribute:
-            lanes = self._lanes_by(self._part.name, records)
+        part = self._part
+        is_item = part is not None and not part.is_attribute and not self._memo.is_full
+        if timestamps is None and part is not None and is_item:
+            lanes = self._lanes_by(part.name, records)
             if lanes is not None:
                 return [(channel, lane, None) for channel, lane in enumerate(lanes) if lane]
         return split_by(self._picks(records), self.channels, records, timestamps)
@@ -219,7 +225,11 @@ class KeyGroupPartitioner(_PerRecord):
         if times is not None:
             moved.append(times)
         try:
-            lanes = [self._key_lanes(keys)] if len(moved) == 1 else self._lanes(keys, moved)
+            if self._memo.is_full:
+                picks = self._picks_of(keys)
+                lanes = [_lanes_of(picks, self.channels, items) for items in moved]
+            else:
+                lanes = [self._key_lanes(keys)] if len(moved) == 1 else self._lanes(keys, moved)
         except Exception:  # a key that is not hashable, or fails to be hashed
             return None
         split: BundleSplit = []
@@ -235,7 +245,7 @@ class KeyGroupPartitioner(_PerRecord):
     def _lanes(self, keys: list[Key], moved: list[list[Record]]) -> list[list[list[Record]]]:
         """Of each list that is moved a list for each channel."""
         memo = self._memo
-        if len(moved) != 2 or memo.is_full:
+        if len(moved) != 2:
             picks = memo.picks(keys)
             return [_lanes_of(picks, self.channels, items) for items in moved]
         known, missed = memo.known, memo.missed
@@ -254,10 +264,6 @@ class KeyGroupPartitioner(_PerRecord):
         """A list of keys for each channel."""
         lanes: list[list[Key]] = [[] for _ in range(self.channels)]
         known, missed = self._memo.known, self._memo.missed
-        if self._memo.is_full:
-            for key, channel in zip(keys, map(known.get, keys), strict=True):
-                lanes[missed(key) if channel is None else channel].append(key)
-            return lanes
         for key in keys:
             try:
                 lanes[known[key]].append(key)
@@ -270,16 +276,6 @@ class KeyGroupPartitioner(_PerRecord):
         lanes: list[list[Record]] = [[] for _ in range(self.channels)]
         known, pick_key = self._memo.known, self.pick_key
         try:
-            if self._memo.is_full:
-                get = known.get
-                for record in records:
-                    key = record[item]
-                    try:
-                        channel = get(key)
-                    except TypeError:  # it is not hashable
-                        channel = None
-                    lanes[pick_key(key) if channel is None else channel].append(record)
-                return lanes
             for record in records:
                 key = record[item]
                 try:
@@ -294,13 +290,22 @@ class KeyGroupPartitioner(_PerRecord):
         try:
             keys = self._take_keys(records)
             try:
-                return self._memo.picks(keys)
+                return self._picks_of(keys)
             except TypeError:  # a key that is not hashable
                 return [self.pick_key(key) for key in keys]
         except Exception as error:
             if self._reader_takes_all and not isinstance(error, HeadgateError | MemoryError):
                 return [self._pick_or_first(record) for record in records]
             self._raise(error)
+
+    def _picks_of(self, keys: list[Key]) -> list[int]:
+        """The channel of each key; of more than the memo holds, many at once if possible."""
+        if self._memo.is_full and len(keys) >= MANY_KEYS:
+            groups = _groups_of_keys(keys, self._max_parallelism)
+            if groups is not None:
+                picks: list[int] = (groups * self.channels // self._max_parallelism).tolist()
+                return picks
+        return self._memo.picks(keys)
 
     def _pick_or_first(self, record: Record) -> int:
         try:
@@ -374,6 +379,13 @@ class ChannelMemo:
             self._missed = 0
         channel = self.known[key] = self._channel_of(key)
         return channel
+
+
+def _groups_of_keys(keys: list[Key], max_parallelism: int) -> Record | None:
+    """See there."""
+    from headgate.core.state.many_keys import groups_of_keys  # noqa: PLC0415 - it loads numpy
+
+    return groups_of_keys(keys, max_parallelism)
 
 
 class CustomPartitioner(_PerRecord):

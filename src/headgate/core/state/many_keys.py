@@ -1,16 +1,31 @@
-"""Key groups of many keys at once: of whole numbers, without a Python step for each.
+"""Key groups of many keys at once: of whole numbers and texts, without a Python step for each.
 
 Law: the groups are those that ``key_group`` has for each of the keys.
 """
 
 from typing import TypeAlias
+from zlib import crc32
 
 import numpy as np
 
-from headgate.base.elements import Record
+from headgate.base.elements import Key, Record
 
 Numbers: TypeAlias = Record
 """An array of numpy, with a whole number for each row."""
+
+
+def groups_of_keys(keys: list[Key], max_parallelism: int) -> Numbers | None:
+    """An array with the group of each key; None: they have to be asked for one by one."""
+    kinds = set(map(type, keys))
+    try:
+        if kinds == {int}:
+            return int_groups(np.array(keys, dtype=np.int64), max_parallelism)
+        if kinds == {str}:
+            sums = np.fromiter(map(crc32, map(str.encode, keys)), dtype=np.uint32, count=len(keys))
+            return _mix(sums) % np.uint32(max_parallelism)
+    except (OverflowError, UnicodeEncodeError):  # more than 64 bits, half of a surrogate pair
+        pass
+    return None
 
 
 def int_groups(numbers: Numbers, max_parallelism: int) -> Numbers:
