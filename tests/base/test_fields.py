@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from headgate.base.elements import (
     FIELDS,
     RECORDS,
+    TIMED_FIELDS,
+    TIMED_RECORDS,
     Bundle,
     PickleSerializer,
     decode_element,
@@ -69,20 +71,21 @@ def test_fields_come_back_as_they_went(bundle: Bundle) -> None:
     before = as_seen(bundle.copy())
     tag, after = decoded(bundle)
     assert as_seen(after) == before
-    assert tag in (FIELDS, RECORDS) or bundle.timestamps is not None
+    expected = (FIELDS, RECORDS) if bundle.timestamps is None else (TIMED_FIELDS, TIMED_RECORDS)
+    assert tag in expected
 
 
 def test_plain_tuples_go_apart_and_stay_so() -> None:
     bundle = Bundle.of_fields(TupleFields([["a", "b"], Same(1), [None, b"x"]], 2), [7, None])
     tag, after = decoded(bundle)
-    assert tag == FIELDS
+    assert tag == TIMED_FIELDS
     assert after.fields is not None and after.fields.are_plain()
     assert after == Bundle([("a", 1, None), ("b", 1, b"x")], [7, None])
 
 
 def test_fields_are_written_as_the_protocol_says() -> None:
     prefix, body = encode_element(Bundle.of_fields(TupleFields([["a", "b"], Same(1)], 2)), PICKLE)
-    assert (prefix + body).hex() == "0d0000000693c09292a161a162c092c001"
+    assert (prefix + body).hex() == "0c00000006929292a161a162c092c001"
 
 
 class Word(str):
@@ -112,14 +115,14 @@ def test_a_serializer_of_a_declared_type_gets_tuples() -> None:
 @pytest.mark.parametrize(
     "form",
     [
-        [None, [["a"], [1, 2]], [None, None]],
-        [[1, 2], [["a"]], [None]],
-        [None, [None], [1]],
-        [None, [], []],
-        [None, [["a"]], []],
-        [None, ["ab"], [None]],
-        [5, [["a"]], [None]],
-        [None, 5, [None]],
+        [[["a"], [1, 2]], [None, None]],
+        [[["a"]], [None], [1]],
+        [[None], [1]],
+        [[], []],
+        [[["a"]], []],
+        [["ab"], [None]],
+        [5, [None]],
+        [[["a"]]],
         {"a": 1},
         7,
     ],
@@ -127,6 +130,13 @@ def test_a_serializer_of_a_declared_type_gets_tuples() -> None:
 def test_fields_that_do_not_fit_together_are_broken(form: object) -> None:
     with pytest.raises(ElementBroken, match="tag 6"):
         decode_element(FIELDS, memoryview(msgspec.msgpack.encode(form)), PICKLE)
+
+
+@pytest.mark.parametrize("times", [[], [[1, 2]], [None], [5], [[1], [1]]])
+def test_times_that_do_not_fit_the_fields_are_broken(times: list[object]) -> None:
+    body = msgspec.msgpack.encode([[["a"]], [None], *times])
+    with pytest.raises(ElementBroken, match="tag 7"):
+        decode_element(TIMED_FIELDS, memoryview(body), PICKLE)
 
 
 def test_what_is_known_of_fields_holds_for_their_parts_and_no_longer() -> None:

@@ -204,7 +204,9 @@ _WATERMARK: Final = struct.Struct("<q")
 _STATUS: Final = struct.Struct("<?")
 _LATENCY: Final = struct.Struct("<qqi")
 
-RECORDS, TIMED_RECORDS, WATERMARK, STATUS, LATENCY, FIELDS = range(1, 7)
+RECORDS, TIMED_RECORDS, WATERMARK, STATUS, LATENCY, FIELDS, TIMED_FIELDS = range(1, 8)
+OF_RECORDS: Final = frozenset({RECORDS, TIMED_RECORDS, FIELDS, TIMED_FIELDS})
+"""The tags of bundles."""
 
 _write_fields: Final = msgspec.msgpack.Encoder().encode
 _read_fields: Final = msgspec.msgpack.Decoder().decode
@@ -218,7 +220,7 @@ def encode_element(element: Element, serializer: Serializer) -> tuple[bytes, Byt
         case Bundle():
             written = _encode_fields(element, serializer)
             if written is not None:
-                tag, body = FIELDS, written
+                tag, body = FIELDS if element.timestamps is None else TIMED_FIELDS, written
             elif element.timestamps is None:
                 tag, body = RECORDS, serializer.dumps(element.records)
             else:
@@ -235,7 +237,7 @@ def encode_element(element: Element, serializer: Serializer) -> tuple[bytes, Byt
 
 
 def _encode_fields(bundle: Bundle, serializer: Serializer) -> bytes | None:
-    """Tuples that are taken apart, as MessagePack: times, lists, what is the same in all records.
+    """Tuples that are taken apart, as MessagePack: lists, what is the same for all, any times.
 
     None: they must go as records, because pickle alone gives back what they hold.
     """
@@ -245,13 +247,15 @@ def _encode_fields(bundle: Bundle, serializer: Serializer) -> bytes | None:
     lists = [place if type(place) is list else None for place in fields.places]
     same = [None if type(place) is list else place[0] for place in fields.places]
     try:
-        return _write_fields((bundle.timestamps, lists, same))
+        times = () if bundle.timestamps is None else (bundle.timestamps,)
+        return _write_fields((lists, same, *times))
     except (OverflowError, UnicodeEncodeError):  # a large number, or half of a surrogate pair
         return None
 
 
-def _decode_fields(body: memoryview) -> Bundle:
-    times, lists, same = _read_fields(body)
+def _decode_fields(body: memoryview, timed: bool) -> Bundle:
+    lists, same, *more = _read_fields(body)
+    (times,) = map(_list, more) if timed else (*more, None)
     counts = {len(_list(items)) for items in (*lists, times) if items is not None}
     places = [
         Same(value) if items is None else items for items, value in zip(lists, same, strict=True)
@@ -275,8 +279,8 @@ def decode_element(tag: int, body: memoryview, serializer: Serializer) -> Elemen
             if len(_list(records)) != len(_list(timestamps)):
                 raise ValueError(f"{len(records)} records with {len(timestamps)} timestamps")
             return Bundle(records, timestamps)
-        if tag == FIELDS:
-            return _decode_fields(body)
+        if tag in (FIELDS, TIMED_FIELDS):
+            return _decode_fields(body, tag == TIMED_FIELDS)
         if tag == WATERMARK:
             return Watermark(*_WATERMARK.unpack(body))
         if tag == STATUS:
