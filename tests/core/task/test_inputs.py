@@ -15,6 +15,7 @@ from headgate.base.elements import (
 )
 from headgate.base.errors import ElementBroken
 from headgate.base.events import CancelMarker, CheckpointBarrier, EndOfSuperstep
+from headgate.base.fields import Same, TupleFields
 from headgate.core.buffers.buffer import bundle_bytes
 from headgate.core.egress.router import Forward
 from headgate.core.egress.writer import RecordWriter
@@ -278,13 +279,33 @@ def test_restored_input_that_was_not_read_belongs_to_the_next_checkpoint() -> No
         assert not source.available() or source.gate.closed
 
 
+def test_bundles_that_follow_in_a_buffer_are_read_together_up_to_the_limit() -> None:
+    timed, apart = Bundle([8], [1]), Bundle.of_fields(TupleFields([["a"], Same(1)], 1))
+    elements = [*(Bundle([number]) for number in range(5)), timed, timed, apart, apart.copy()]
+    with Lab() as lab:
+        writer = lab.writer("p")
+        source = lab.open_input("p")
+        writer.finish()
+        source.restore(0, [encoded(*elements[:3], Bundle([9, 9]), *elements[3:])])
+        assert source.take(4) == Bundle([0, 1, 2, 9])
+        assert source.take(2) == Bundle([9]), "the rest of what was read"
+        assert source.take(1) == Bundle([3])
+        assert source.take(9) == Bundle([4]), "the next one has times"
+        assert source.take(9) == Bundle([8, 8], [1, 1])
+        together = source.take(9)
+        assert isinstance(together, Bundle) and together.fields is not None
+        assert together == Bundle([("a", 1), ("a", 1)])
+        assert source.take(9) is ENDED
+        source.close()
+
+
 def test_a_gate_that_has_ended_does_not_end_the_input_while_restored_data_remain() -> None:
     with Lab() as lab:
         writer = lab.writer("p")
         source = lab.open_input("p")
         writer.finish()
         source.restore(0, [encoded(Bundle([1]), Bundle([2]))])
-        assert [source.take(9) for _ in range(2)] == [Bundle([1]), Bundle([2])]
+        assert [source.take(1) for _ in range(2)] == [Bundle([1]), Bundle([2])]
         assert not source.ended
         assert source.take(9) is ENDED
         source.close()
@@ -326,7 +347,7 @@ def test_a_producer_elsewhere_sends_only_barriers_beside_restored_input() -> Non
         source.gate.on_announced = lambda channel, barrier: announced.append(barrier)
         writer.emit_all(["new"])
         pair.settle()
-        assert source.take(9) == Bundle([1]) and source.gate.queued(0) == ()
+        assert source.take(1) == Bundle([1]) and source.gate.queued(0) == ()
         overtaking = CheckpointBarrier(1, 0, unaligned=True)
         assert writer.overtake(overtaking) == {0: [encoded(Bundle(["new"]))]}
         pair.settle()

@@ -114,6 +114,7 @@ def test_inputs_with_data_take_turns(sent: list[int]) -> None:
         bench = Bench(lab, inputs=3)
         for index, number in enumerate(sent):
             bench.writers[number].emit_all([index])
+            bench.writers[number]._finish_buffers()  # bundles in one buffer are read together
         bench.drain()
         order = [number for number, _ in bench.got()]
         for start in range(len(order)):  # nobody is served twice while another one waits

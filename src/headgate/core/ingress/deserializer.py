@@ -9,6 +9,7 @@ from enum import Enum
 
 from headgate.base.elements import (
     LENGTH,
+    OF_RECORDS,
     PREFIX,
     Bundle,
     Element,
@@ -53,6 +54,7 @@ class Deserializer:
         self._begun_bytes = 0  # and those that have come
         self._gathered: bytearray | None = None
         self._spill: SpillFile | None = None
+        self._tag = 0
         self.records_in = 0
         self.buffers_in = 0
         self._bytes_in = 0
@@ -79,9 +81,22 @@ class Deserializer:
             if end <= len(view):  # the whole element lies in this buffer
                 self._check_length(length)
                 element = decode_element(tag, view[at + PREFIX.size : end], self.serializer)
+                self._tag = tag
                 self._count(element)
                 return self._advance(end), element
+        self._tag = 0
         return self._next_spanning()
+
+    @property
+    def has_more_like(self) -> bool:
+        """Whether a bundle of the same form as the last element follows, whole, in this buffer."""
+        view, at = self._view, self._at
+        if self._buffer is None or self._tag not in OF_RECORDS or self._length or self._missing:
+            return False
+        if len(view) - at < PREFIX.size:
+            return False
+        length, tag = PREFIX.unpack_from(view, at)
+        return bool(tag == self._tag and at + LENGTH.size + length <= len(view))
 
     def _handed_over(self, bundle: Bundle) -> tuple[DeserializationResult, Element]:
         assert not self._missing and not self._length, "records came in the middle of an element"

@@ -142,6 +142,8 @@ class NetworkInput:
                 result, element = current.next()
                 if result is not DeserializationResult.MIDDLE:
                     self._current = None
+                if isinstance(element, Bundle):
+                    self._join(element, limit)
                 if element is not None:
                     return self._dispatch(element, limit)
             if self._restored and self._restored_taken():
@@ -158,6 +160,16 @@ class NetworkInput:
                 continue
             self._current = self._deserializers[arrival.channel]
             self._current.feed(arrival.buffer)
+
+    def _join(self, bundle: Bundle, limit: int) -> None:
+        """Add the bundles behind it in its buffer: many short ones take longer than a long one."""
+        current = self._current
+        while current is not None and len(bundle) < limit and current.has_more_like:
+            result, element = current.next()
+            if result is not DeserializationResult.MIDDLE:
+                self._current = current = None
+            assert isinstance(element, Bundle)
+            bundle.add(element)
 
     def close(self) -> None:
         """Give back buffers, channels and pool. Idempotent."""
