@@ -58,8 +58,10 @@ def carried_places(function: object) -> list[Same | None] | None:
     if not only_carries(function) or not isinstance(function, FunctionType):
         return None
     steps = [step for step in dis.get_instructions(function.__code__) if step.opname not in _IDLE]
-    *loads, build, leave = steps
-    if [build.opname, leave.opname] != ["BUILD_TUPLE", "RETURN_VALUE"] or build.arg != len(loads):
+    loads, rest = steps[:-2], steps[-2:]
+    if [step.opname for step in rest] != ["BUILD_TUPLE", "RETURN_VALUE"]:
+        return None
+    if rest[0].arg != len(loads):
         return None
     if not {step.opname for step in loads} <= {"LOAD_FAST", "LOAD_CONST"}:
         return None
