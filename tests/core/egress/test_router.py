@@ -355,6 +355,16 @@ def test_more_keys_than_the_memo_holds_take_the_same_channels(
         assert found == expected
 
 
+def test_many_keys_are_routed_without_numpy_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    router, alone = (set_up(KeyGroupPartitioner(lambda pair: pair[0]), 3) for _ in range(2))
+    router.split([(number, 0) for number in range(MEMO_KEYS + 1)], None)
+    monkeypatch.setitem(sys.modules, "headgate.core.state.many_keys", None)
+    records = [(number, 0) for number in range(MEMO_KEYS, MEMO_KEYS + 99)]
+    split = router.split(records, None)
+    assert all(alone.pick(record) == channel for channel, part, _ in split for record in part)
+    assert sum(len(part) for _, part, _ in split) == 99
+
+
 SCRIPT = """
 import uuid
 from collections import OrderedDict

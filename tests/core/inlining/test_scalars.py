@@ -45,7 +45,7 @@ def makes_scalars(text: str, **names: Any) -> tuple[bool, Any]:
     return body is not None and makes_scalar_tuples(body, ["a", "b"], ["n"]), function
 
 
-@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@pytest.mark.filterwarnings("ignore::SyntaxWarning", "ignore::DeprecationWarning")
 @given(seed=st.integers(0, 2**64))
 def test_what_is_recognised_is_a_tuple_of_scalars_whatever_comes(seed: int) -> None:
     random = Random(seed)

@@ -382,9 +382,11 @@ class ChannelMemo:
 
 
 def _groups_of_keys(keys: list[Key], max_parallelism: int) -> Record | None:
-    """See there."""
-    from headgate.core.state.many_keys import groups_of_keys  # noqa: PLC0415 - it loads numpy
-
+    """See there; numpy need not be installed."""
+    try:
+        from headgate.core.state.many_keys import groups_of_keys  # noqa: PLC0415 - it loads numpy
+    except ImportError:
+        return None
     return groups_of_keys(keys, max_parallelism)
 
 
