@@ -24,6 +24,7 @@ from headgate.base.elements import (
     encode_element,
 )
 from headgate.base.errors import ElementBroken
+from headgate.base.fields import Same, TupleFields
 
 PICKLE = PickleSerializer()
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -66,6 +67,15 @@ def test_an_element_that_is_cut_off_is_broken(element: Element, data: st.DataObj
     cut = data.draw(st.integers(0, len(body) - 1))
     with pytest.raises(ElementBroken, match=f"tag {prefix[-1]} and {cut} bytes"):
         decode_element(prefix[-1], memoryview(bytes(body))[:cut], PICKLE)
+
+
+def test_the_records_of_a_bundle_can_be_replaced() -> None:
+    bundle = Bundle.of_fields(TupleFields([["a"], Same(1)], 1))
+    bundle.records = ["b", "c"]
+    assert bundle.fields is None
+    assert len(bundle) == 2
+    bundle.records += ["d"]
+    assert bundle == Bundle(["b", "c", "d"])
 
 
 def test_untimed_and_timed_records_have_tags_of_their_own() -> None:

@@ -104,6 +104,18 @@ def test_what_only_pickle_gives_back_goes_as_tuples(item: object, same: bool) ->
     assert type(after.records[-1][1]) is type(item)
 
 
+class Moment(int):
+    """A time of a source's own."""
+
+
+@pytest.mark.parametrize("time", [Moment(5), True, 5.0])
+def test_times_that_are_no_plain_numbers_come_back_as_they_went(time: Any) -> None:
+    tag, after = decoded(Bundle.of_fields(TupleFields([["a"], Same(1)], 1), [time]))
+    assert tag == TIMED_RECORDS
+    assert after == Bundle([("a", 1)], [time])
+    assert after.timestamps is not None and type(after.timestamps[0]) is type(time)
+
+
 def test_a_serializer_of_a_declared_type_gets_tuples() -> None:
     class Reversed(PickleSerializer):
         pass
@@ -123,6 +135,9 @@ def test_a_serializer_of_a_declared_type_gets_tuples() -> None:
         [["ab"], [None]],
         [5, [None]],
         [[["a"]]],
+        [[["a", ["b"]]], [None]],
+        [[["a"], None], [None, [1]]],
+        [[["a"]], {}],
         {"a": 1},
         7,
     ],

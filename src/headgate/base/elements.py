@@ -55,6 +55,10 @@ class Bundle:
             self._records, self.fields = self.fields.tuples(), None
         return self._records
 
+    @records.setter
+    def records(self, records: list[Record]) -> None:
+        self._records, self.fields = records, None
+
     def __len__(self) -> int:
         return len(self.records) if self.fields is None else self.fields.count
 
@@ -208,6 +212,7 @@ RECORDS, TIMED_RECORDS, WATERMARK, STATUS, LATENCY, FIELDS, TIMED_FIELDS = range
 OF_RECORDS: Final = frozenset({RECORDS, TIMED_RECORDS, FIELDS, TIMED_FIELDS})
 """The tags of bundles."""
 
+_TIME_KINDS: Final = frozenset({int, type(None)})
 _write_fields: Final = msgspec.msgpack.Encoder().encode
 _read_fields: Final = msgspec.msgpack.Decoder().decode
 
@@ -244,11 +249,13 @@ def _encode_fields(bundle: Bundle, serializer: Serializer) -> bytes | None:
     fields = bundle.fields
     if fields is None or type(serializer) is not PickleSerializer or not fields.are_plain():
         return None
+    times = bundle.timestamps
+    if times is not None and not _TIME_KINDS.issuperset(map(type, times)):
+        return None  # a source has made them
     lists = [place if type(place) is list else None for place in fields.places]
     same = [None if type(place) is list else place[0] for place in fields.places]
     try:
-        times = () if bundle.timestamps is None else (bundle.timestamps,)
-        return _write_fields((lists, same, *times))
+        return _write_fields((lists, same) if times is None else (lists, same, times))
     except (OverflowError, UnicodeEncodeError):  # a large number, or half of a surrogate pair
         return None
 
@@ -258,11 +265,15 @@ def _decode_fields(body: memoryview, timed: bool) -> Bundle:
     (times,) = map(_list, more) if timed else (*more, None)
     counts = {len(_list(items)) for items in (*lists, times) if items is not None}
     places = [
-        Same(value) if items is None else items for items, value in zip(lists, same, strict=True)
+        Same(value) if items is None else items
+        for items, value in zip(lists, _list(same), strict=True)
     ]
     if len(counts) != 1 or lists.count(None) == len(lists):
         raise ValueError(f"{len(lists)} fields with lists of {sorted(counts)} items")
-    return Bundle.of_fields(TupleFields(places, counts.pop(), known_plain=True), times)
+    fields = TupleFields(places, counts.pop())
+    if not fields.are_plain() or not (times is None or _TIME_KINDS.issuperset(map(type, times))):
+        raise ValueError("fields with items that are not plain")
+    return Bundle.of_fields(fields, times)
 
 
 UNREADABLE: Final = (Exception, SystemExit, GeneratorExit)
