@@ -133,6 +133,32 @@ def test_other_maps_send_records(function: Callable[[Any], Any]) -> None:
     assert bundle.records == [function("a"), function("b")]
 
 
+def unbound(word: str) -> tuple[str, int]:
+    found: str
+    return found, 1  # noqa: F821 # type: ignore[used-before-def]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda *words: (words, 1),
+        lambda word, **more: (word, more),
+        lambda word, other: (other, 1),
+        lambda word, *, other: (other, 1),
+        lambda word, other=2: (other, word),
+        unbound,
+    ],
+)
+def test_only_the_record_is_taken_for_the_record(function: Callable[..., Any]) -> None:
+    outcomes = []
+    for output in (FieldsOutput(), KeptOutput()):
+        try:
+            outcomes.append(repr(mapped(function, ["a"], output).records))
+        except Exception as error:
+            outcomes.append(repr(error))
+    assert outcomes[0] == outcomes[1]
+
+
 def test_a_reduce_by_items_makes_no_tuples_of_what_comes() -> None:
     operator = ReduceOperator(add_second, first, False)
     output = open_operator(operator)

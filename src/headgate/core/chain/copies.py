@@ -57,6 +57,9 @@ def carried_places(function: object) -> list[Same | None] | None:
     """
     if not only_carries(function) or not isinstance(function, FunctionType):
         return None
+    code = function.__code__
+    if code.co_argcount != 1 or code.co_kwonlyargcount or len(code.co_varnames) != 1:
+        return None  # what is loaded may be something else
     steps = [step for step in dis.get_instructions(function.__code__) if step.opname not in _IDLE]
     loads, rest = steps[:-2], steps[-2:]
     if [step.opname for step in rest] != ["BUILD_TUPLE", "RETURN_VALUE"]:

@@ -2,14 +2,12 @@
 
 Operators of these types give these types, and nobody can change them. Law: an expression that is
 recognised has a scalar for its value, or raises, as long as the items of all tuples that it reads
-are scalars.
+are scalars. Calls are not recognised: what a name means may change while the job runs.
 """
 
 import ast
-import builtins
 from collections.abc import Collection
 from itertools import chain
-from types import FunctionType
 from typing import Final
 
 from headgate.base.elements import Record
@@ -18,9 +16,6 @@ from headgate.core.inlining.bodies import InlineBody
 
 SCALARS: Final = PLAIN_KINDS | {complex}
 """The kinds, and no subclasses, which may have operators of their own."""
-
-_CHOOSING: Final = ("abs", "max", "min")
-"""Functions that give back one of their arguments, or what an operator makes of it."""
 
 
 def makes_scalar_tuples(body: InlineBody, tuples: Collection[str], items: Collection[str]) -> bool:
@@ -31,7 +26,7 @@ def makes_scalar_tuples(body: InlineBody, tuples: Collection[str], items: Collec
     value = body.expression
     if not isinstance(value, ast.Tuple):
         return False
-    known = _Scalars(set(tuples), set(items), _meant(body.function))
+    known = _Scalars(set(tuples), set(items))
     return all(map(known.include, value.elts))
 
 
@@ -42,20 +37,12 @@ def are_scalar_tuples(values: Collection[Record]) -> bool:
     )
 
 
-def _meant(function: FunctionType) -> set[str]:
-    """Those of the functions above that a function means by their names."""
-    code = function.__code__
-    hidden = {*function.__globals__, *code.co_freevars, *code.co_varnames, *code.co_cellvars}
-    return {name for name in _CHOOSING if name not in hidden and hasattr(builtins, name)}
-
-
 class _Scalars:
     """Expressions over certain variables that make scalars."""
 
-    def __init__(self, tuples: set[str], items: set[str], functions: set[str]) -> None:
+    def __init__(self, tuples: set[str], items: set[str]) -> None:
         self._tuples = tuples
         self._items = items
-        self._functions = functions
 
     def include(self, part: ast.expr) -> bool:
         match part:
@@ -80,8 +67,5 @@ class _Scalars:
                 return all(map(self.include, [left, *others]))
             case ast.IfExp(test=test, body=then, orelse=otherwise):
                 return all(map(self.include, [test, then, otherwise]))
-            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
-                # One alone would be looked into: of a text, the largest letter.
-                return name in self._functions and all(map(self.include, arguments))
             case _:
                 return False
