@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headgate.core.egress.router as router_module
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import StateBroken, UserFunctionFailed
 from headgate.base.fields import Same, TupleFields
@@ -112,6 +113,14 @@ def test_the_fields_of_tuples_are_split_and_not_put_together(keys: list[object])
         assert all(part.fields is not None for _, part in split)
         found = sorted(str(key) for _, part in split for key, _ in part.records)
         assert found == sorted(map(str, keys))
+
+
+def test_tuples_with_one_key_for_all_go_together_as_they_are() -> None:
+    router = set_up(KeyGroupPartitioner(lambda record: record[0]), 3)
+    bundle = Bundle.of_fields(TupleFields([Same("k"), [1, 2]], 2), [7, 8])
+    ((channel, part),) = split_bundle(router, bundle)
+    assert channel == router.pick(("k", 1))
+    assert part.fields is bundle.fields
 
 
 @pytest.mark.parametrize("place", [0, -2, 1, 2, True, "a"])
@@ -359,6 +368,7 @@ def test_many_keys_are_routed_without_numpy_too(monkeypatch: pytest.MonkeyPatch)
     router, alone = (set_up(KeyGroupPartitioner(lambda pair: pair[0]), 3) for _ in range(2))
     router.split([(number, 0) for number in range(MEMO_KEYS + 1)], None)
     monkeypatch.setitem(sys.modules, "headgate.core.state.many_keys", None)
+    monkeypatch.setattr(router_module, "_many_groups", router_module._many_groups.__wrapped__)
     records = [(number, 0) for number in range(MEMO_KEYS, MEMO_KEYS + 99)]
     split = router.split(records, None)
     assert all(alone.pick(record) == channel for channel, part, _ in split for record in part)

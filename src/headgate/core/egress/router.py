@@ -5,6 +5,7 @@ Keys go by key group (a stable hash modulo the maximum parallelism), so that sta
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import compress
 from operator import not_
 from typing import Final, NoReturn, Protocol
@@ -89,20 +90,6 @@ class RoundRobin(_PerRecord):
             ((first + k) % n, records[k::n], timestamps and timestamps[k::n])
             for k in range(min(n, len(records)))
         ]
-
-    def split_fields(self, fields: TupleFields, times: Times) -> BundleSplit:
-        """The same for tuples that are taken apart."""
-        n, first, places = self.channels, self._next, fields.places
-        if n == 1:
-            return [(0, Bundle.of_fields(fields, times))]
-        self._next = (first + fields.count) % n
-        plain = fields.known_plain or None
-        split: BundleSplit = []
-        for k in range(min(n, fields.count)):
-            own = [place[k::n] if type(place) is list else place for place in places]
-            part = TupleFields(own, (fields.count - k + n - 1) // n, plain)
-            split.append(((first + k) % n, Bundle.of_fields(part, times and times[k::n])))
-        return split
 
 
 class Forward(_PerRecord):
@@ -219,12 +206,12 @@ class KeyGroupPartitioner(_PerRecord):
         if at is None or not -len(places) <= at < len(places):
             return None
         keys = places[at]
-        if type(keys) is not list:
-            return None
         moved: list[list[Record]] = [place for place in places if type(place) is list]
         if times is not None:
             moved.append(times)
         try:
+            if type(keys) is not list:  # all have the same key
+                return [(self.pick_key(keys[0]), Bundle.of_fields(fields, times))]
             if self._memo.is_full:
                 picks = self._picks_of(keys)
                 lanes = [_lanes_of(picks, self.channels, items) for items in moved]
@@ -301,7 +288,7 @@ class KeyGroupPartitioner(_PerRecord):
     def _picks_of(self, keys: list[Key]) -> list[int]:
         """The channel of each key; of more than the memo holds, many at once if possible."""
         if self._memo.is_full and len(keys) >= MANY_KEYS:
-            groups = _groups_of_keys(keys, self._max_parallelism)
+            groups = _many_groups()(keys, self._max_parallelism)
             if groups is not None:
                 picks: list[int] = (groups * self.channels // self._max_parallelism).tolist()
                 return picks
@@ -381,13 +368,14 @@ class ChannelMemo:
         return channel
 
 
-def _groups_of_keys(keys: list[Key], max_parallelism: int) -> Record | None:
-    """See there; numpy need not be installed."""
+@cache
+def _many_groups() -> Callable[[list[Key], int], Record | None]:
+    """What computes many groups at once; nothing if numpy is not installed."""
     try:
         from headgate.core.state.many_keys import groups_of_keys  # noqa: PLC0415 - it loads numpy
     except ImportError:
-        return None
-    return groups_of_keys(keys, max_parallelism)
+        return lambda keys, max_parallelism: None
+    return groups_of_keys
 
 
 class CustomPartitioner(_PerRecord):
@@ -437,7 +425,7 @@ def split_by(
 
 def split_bundle(router: Router, bundle: Bundle) -> BundleSplit:
     """Split records, as tuples that are taken apart if they are and the router can do that."""
-    if bundle.fields is not None and isinstance(router, RoundRobin | KeyGroupPartitioner):
+    if bundle.fields is not None and isinstance(router, KeyGroupPartitioner):
         split = router.split_fields(bundle.fields, bundle.timestamps)
         if split is not None:
             return split
