@@ -232,6 +232,7 @@ def test_too_few_slots_are_told_at_once(spark: "SparkSession") -> None:
     env = environment(9)
     env.configure(Configuration().set_string("worker.slots", "1"))
     env.from_collection(range(9)).rebalance().map(lambda n: n).print()
+    assert until(lambda: slots(spark).busy == 0, 20.0), "a task of an earlier test has not ended"
     with pytest.raises(SlotsShort, match="the job needs 9 slots and Spark has 4 free") as caught:
         env.execute()
     assert (caught.value.needed, caught.value.free) == (9, 4)
