@@ -187,7 +187,7 @@ def test_amounts_visit_every_user_before_any_comes_again() -> None:
 
 
 def test_a_job_is_looked_at_while_it_is_measured(spark: SparkSession) -> None:
-    result = observed_round("flames", records=1_500_000)
+    result = observed_round("flames", records=6_000_000)
     assert result.seen.updates > 0 and result.seen.scrapes > 0 and result.seen.flame_graphs > 0
     assert result.records_per_s > 0 and result.cpu_ns > result.worker_ns > 0
 

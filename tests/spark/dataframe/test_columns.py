@@ -265,4 +265,6 @@ def test_late_rows_of_windows_and_joins_come_as_batches(spark: "SparkSession") -
     where = first.join(first).where("k").equal_to("k").window(WINDOWS)
     pairs = where.side_output_left_late_data(early).side_output_right_late_data(late).apply()
     rows = pairs.get_side_output(early).union(pairs.get_side_output(late)).execute_and_collect()
-    assert sorted(row.at for row in rows) == [1_000, 1_000, 2_000, 2_000]
+    found = sorted(row.at for row in rows)
+    # An input that is read to its end before the other one has no late rows; the other one has.
+    assert found in ([1_000, 1_000, 2_000, 2_000], [1_000, 2_000])
