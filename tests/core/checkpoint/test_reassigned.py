@@ -1,5 +1,6 @@
 """Records of removed channels: only records count, and of several readers each keeps its own."""
 
+from collections import deque
 from itertools import pairwise
 
 import pytest
@@ -15,9 +16,13 @@ from headgate.base.elements import (
     encode_element,
 )
 from headgate.base.errors import ElementBroken
+from headgate.base.events import CheckpointBarrier
+from headgate.core.buffers.buffer import Buffer, BufferConsumer
 from headgate.core.checkpoint.restored import kept_by, reassigned_bundles
+from headgate.core.egress.pipelined import overtake
 from headgate.core.egress.router import CustomPartitioner, KeyGroupPartitioner, Router
 from headgate.core.ingress.deserializer import Deserializer
+from tests.base.kit import bundles_apart
 
 PICKLE = PickleSerializer()
 
@@ -99,3 +104,28 @@ def test_deserializer_is_closed_at_the_end_and_when_nobody_reads_on() -> None:
         else:
             bundles.close()  # type: ignore[attr-defined]
         assert deserializer.is_between_elements
+
+
+@given(bundles=st.lists(bundles_apart(), max_size=4), consumers=st.integers(1, 4))
+def test_tuples_that_were_stored_apart_are_kept_by_their_readers(
+    bundles: list[Bundle], consumers: int
+) -> None:
+    """Overtaken where they waited by reference, and read with another parallelism."""
+    whole = [bundle.copy() for bundle in bundles]
+    queue = deque(BufferConsumer.of(Buffer(b"", bundle=bundle)) for bundle in bundles)
+    pieces = overtake(queue, CheckpointBarrier(1, 0, unaligned=True), PICKLE)
+    router = KeyGroupPartitioner(lambda record: record[0])
+    router.set_up(consumers)
+    sent = [
+        [record for bundle in whole for record in bundle.records if router.pick(record) == at]
+        for at in range(consumers)
+    ]
+    kept = [
+        [
+            record
+            for bundle in reassigned_bundles(pieces, Deserializer(), kept_by(router, subtask))
+            for record in bundle.records
+        ]
+        for subtask in range(consumers)
+    ]
+    assert repr(kept) == repr(sent)
