@@ -21,10 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 UNTRACKED = {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"}
 
-FILE_LINES = 600
-FUNCTION_LINES = 50
 DOCSTRING_LINES = 12
-CONSTRUCTOR_PARAMETERS = 10
 SMALL_MODULE_LINES = 60
 
 PURE_ROOMS = ("api", "base", "control", "core", "functions", "plan")
@@ -141,20 +138,6 @@ class Source:
 
     def finding(self, line: int, text: str) -> str:
         return f"{self.path}:{line}: {text}"
-
-
-def lengths(source: Source) -> Iterator[str]:
-    lines = len(source.text.splitlines())
-    if lines > FILE_LINES and not _holds_the_error_tree(source):  # all errors stand in one file
-        yield source.finding(lines, f"{lines} lines; split the file, {FILE_LINES} is the limit")
-    for node in source.nodes:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = _last_line(node) - node.lineno + 1
-            if lines > FUNCTION_LINES:
-                yield source.finding(
-                    node.lineno,
-                    f"{node.name} has {lines} lines; split it, {FUNCTION_LINES} is the limit",
-                )
 
 
 def module_docstring(source: Source) -> Iterator[str]:
@@ -400,18 +383,6 @@ def used(tree: Tree) -> Iterator[Finding]:
             yield Finding(name, source.finding(line, text))
 
 
-def constructors(tree: Tree) -> Iterator[Finding]:
-    for source in tree.src:
-        for node in source.nodes:
-            for method in node.body if isinstance(node, ast.ClassDef) else ():
-                if isinstance(method, ast.FunctionDef) and method.name == "__init__":
-                    a = method.args
-                    count = len([*a.posonlyargs, *a.args, *a.kwonlyargs]) - 1
-                    if count > CONSTRUCTOR_PARAMETERS:
-                        text = f"{node.name} takes {count} parameters; hand it a record of services"
-                        yield Finding(node.name, source.finding(method.lineno, text))
-
-
 def class_changes(tree: Tree) -> Iterator[Finding]:
     for source in tree.src:
         for node in source.nodes:
@@ -484,7 +455,6 @@ TREE_RULES: tuple[TreeRule, ...] = (
     unique_classes,
     vague_names,
     used,
-    constructors,
     class_changes,
     several_bases,
     small_modules,
@@ -543,10 +513,6 @@ def main(prefixes: tuple[str, ...]) -> None:
         print(f"{rule.__name__}: {len(found)} findings, {len({f.key for f in found})} keys")
         for finding in found:
             print(f"  {finding}")
-
-
-def _last_line(node: ast.stmt) -> int:
-    return node.end_lineno or node.lineno
 
 
 def _holds_the_error_tree(source: Source) -> bool:
