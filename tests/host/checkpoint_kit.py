@@ -1,6 +1,7 @@
 """Checkpoints for tests: whole ones of a few tasks, damage, and an object store in memory."""
 
 import io
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -107,8 +108,12 @@ def flip(path: Path, position: int, bit: int) -> None:
 
 
 def names(folder: Path) -> list[str]:
-    """Of all files below, from the folder on."""
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    """Of all files below, from the folder on; others may remove folders meanwhile."""
+    return sorted(
+        str(Path(place, name).relative_to(folder))
+        for place, _, files in os.walk(folder)
+        for name in files
+    )
 
 
 class _Upload(io.BytesIO):

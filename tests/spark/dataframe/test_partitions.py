@@ -219,7 +219,7 @@ def test_an_action_is_a_job_with_figures_that_ends(
     spark: "SparkSession", begun: list[FrameJob]
 ) -> None:
     def slow(batch: pa.RecordBatch) -> pa.RecordBatch:
-        time.sleep(0.5)  # a process that is not connected when the query ends has no figures
+        time.sleep(2)  # a process that is not connected when the query ends has no figures
         return batch
 
     result = mapped(numbers(spark, 2 * SLOTS), slow)
