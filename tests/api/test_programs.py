@@ -95,3 +95,12 @@ def test_rows_by_name() -> None:
         person("Ada", 40),
     ]
     assert people.flat_map(Initials()).execute_and_collect(limit=9) == ["A", "B", "A"]
+
+
+def test_names_in_a_plan_show_no_secret() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_collection([1]).map(abs).name("to redis://:hUnter2@h")
+    stream.set_description("with password=hUnter2").print()
+    plan = env.get_execution_plan() + env.get_stream_graph().describe()
+    assert "hUnter2" not in plan
+    assert "to redis://******@h" in plan

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headgate.base.errors import SettingsInvalid
 from headgate.base.log_settings import LogSettings
 from headgate.base.recovery_settings import CheckpointSettings, RecoverySettings, RestartSettings
-from headgate.base.setting_fields import HIDDEN, redacted
+from headgate.base.redaction import HIDDEN, redacted
 from headgate.base.settings import (
     GIB,
     KIB,

@@ -12,7 +12,7 @@ import pytest
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import InspectionFailed, SavepointFailed
 from headgate.base.inspections import ReadChannels
-from headgate.base.setting_fields import HIDDEN
+from headgate.base.redaction import HIDDEN
 from headgate.common import Configuration
 from headgate.datastream import MapFunction, StreamExecutionEnvironment
 from headgate.datastream.connectors import DiscardSink, NumberSequenceSource

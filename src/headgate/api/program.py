@@ -12,6 +12,7 @@ from headgate.api.runtime import default_parallelism
 from headgate.api.settings.checkpointing import check_recovery
 from headgate.api.types.types import Types
 from headgate.base.errors import HeadgateError, PlanInvalid
+from headgate.base.redaction import without_secrets
 from headgate.base.settings import DefaultPolicy, ExchangeSettings, JobSettings, RuntimeMode
 from headgate.core.chain.spec import OutputTypes
 from headgate.core.operators.split_discovery import SplitDiscovery, find_splits
@@ -88,7 +89,7 @@ def build_graph(
     texts = draft.configuration.to_dict()
     settings, exchange = JobSettings.parse(texts), ExchangeSettings.parse(texts)
     graph = StreamGraph(
-        job_name or settings.name or DEFAULT_NAME,
+        without_secrets(job_name or settings.name or DEFAULT_NAME),
         batch=_is_batch(settings.runtime_mode, wanted),
         chaining=settings.chaining,
         object_reuse=settings.object_reuse,
@@ -185,13 +186,13 @@ def _add_node(
     )
     graph.nodes[transformation.id] = StreamNode(
         transformation.id,
-        transformation.name,
+        without_secrets(transformation.name),
         transformation.kind,
         transformation.translate(context),
         parallelism,
         max_parallelism,
         transformation.uid,
-        transformation.description,
+        without_secrets(transformation.description or "") or None,
         transformation.group or _inherited_group(graph, transformation),
         transformation.chaining,
         transformation.buffer_timeout_ms,

@@ -51,10 +51,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from headgate.base.ids import ChannelId, PartitionId, PeerName
+from headgate.base.redaction import is_secret, without_secrets
 
 
 class HeadgateError(Exception):
-    """Base of all errors that Headgate raises on purpose."""
+    """Base of all errors that Headgate raises on purpose; their words show no secrets."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(without_secrets(arg) if isinstance(arg, str) else arg for arg in args))
 
     def __reduce__(self) -> tuple[object, ...]:
         # A worker's error reaches the driver pickled: message and facts, past the constructor.
@@ -69,7 +73,8 @@ class SettingsInvalid(HeadgateError):
     """A setting, or a file that a setting names, cannot be used."""
 
     def __init__(self, key: str, problem: str) -> None:
-        super().__init__(f"setting {key}: {problem}")
+        refused = " cannot be used" if is_secret(key) else ""  # what follows "secret:" is hidden
+        super().__init__(f"setting {key}{refused}: {problem}")
         self.key = key
         self.problem = problem
 

@@ -4,7 +4,6 @@ Law: a field knows its key, meaning and lower bound; a text that is no such valu
 the key and what would be right. Bytes and milliseconds may have a unit behind the number.
 """
 
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields
@@ -12,37 +11,13 @@ from enum import Enum
 from typing import Any, ClassVar, Final, TypeVar
 
 from headgate.base.errors import SettingsInvalid
-
-_SECRETS: Final = (
-    *("secret", "password", "passwd", "passphrase", "credential", "token"),
-    *("api-key", "api.key", "apikey", "access-key", "access.key", "accesskey"),
-    *("account-key", "account.key", "accountkey", "private-key", "private.key", "jaas"),
-)
-"""Keys that have one of these in them are not shown; Flink and Spark hide the same, and less."""
-_IN_TEXT: Final = re.compile(
-    r"://[^/@\s]+:[^/@\s]+@|(?:secret|password|passphrase|token|key)\s*[=:]", re.IGNORECASE
-)
-"""A secret within a value: a URL with a password, an option of Java's like ``-Dpassword=…``."""
-HIDDEN: Final = "******"
+from headgate.base.redaction import is_secret, shown_setting
 
 
 def setting(key: str, default: Any, meaning: str, low: float | None = None) -> Any:
     """A field of a dataclass of settings; one that is a secret is not shown with the others."""
     metadata = {"key": key, "meaning": meaning, "low": low}
     return field(default=default, metadata=metadata, repr=not is_secret(key))
-
-
-def is_secret(key: str) -> bool:
-    """Whether the value of a key must not be shown."""
-    return any(part in key.lower() for part in _SECRETS)
-
-
-def redacted(texts: Mapping[str, str]) -> dict[str, str]:
-    """Settings as they may be shown: without secrets, and values with a secret in them."""
-    return {
-        key: HIDDEN if is_secret(key) or _IN_TEXT.search(text) else text
-        for key, text in texts.items()
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +89,17 @@ def _parse_value(key: str, setting: Field[Any], text: str) -> object:
     if isinstance(default, bool):
         if text.lower() in ("true", "false"):
             return text.lower() == "true"
-        raise SettingsInvalid(key, f"{text!r} is neither true nor false")
+        raise SettingsInvalid(key, f"{shown_setting(key, text)!r} is neither true nor false")
     if isinstance(default, Enum):
         choices = [str(choice.value) for choice in type(default)]
         if text.lower() in choices:
             return type(default)(text.lower())
-        raise SettingsInvalid(key, f"{text!r} is none of {', '.join(choices)}")
+        raise SettingsInvalid(key, f"{shown_setting(key, text)!r} is none of {', '.join(choices)}")
     if isinstance(default, float):
         try:
             return float(text)
         except ValueError:
-            raise SettingsInvalid(key, f"{text!r} is not a number") from None
+            raise SettingsInvalid(key, f"{shown_setting(key, text)!r} is not a number") from None
     if isinstance(default, int):
         return _parse_amount(key, text, _UNITS.get(setting.name.rpartition("_")[2], {}))
     return text
@@ -137,4 +112,4 @@ def _parse_amount(key: str, text: str, units: Mapping[str, int]) -> int:
         with suppress(ValueError):
             return int(number) * units.get(unit, 1)
     behind = f", with {', '.join(units)} or nothing behind it" if units else ""
-    raise SettingsInvalid(key, f"{text!r} is not a whole number{behind}")
+    raise SettingsInvalid(key, f"{shown_setting(key, text)!r} is not a whole number{behind}")

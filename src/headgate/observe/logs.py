@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.base.log_settings import LogFormat, LogLevel, LogSettings
+from headgate.base.redaction import without_secrets
 from headgate.core.chain.log_facts import FACTS, SHOWN_FACTS, facts_here, message_of
 
 PROGRESS_LOGGER: Final = "headgate.progress"
@@ -129,7 +130,7 @@ class JsonLines(logging.Formatter):
 def _traceback(record: logging.LogRecord) -> str:
     """Its own, or that of a line which came from a worker."""
     if record.exc_info:
-        return logging.Formatter().formatException(record.exc_info)
+        return without_secrets(logging.Formatter().formatException(record.exc_info))
     return record.exc_text or ""
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from headgate.base.errors import PathUnusable, PlanInvalid, SessionFailed
-from headgate.base.setting_fields import HIDDEN
+from headgate.base.redaction import HIDDEN
 from headgate.spark.cluster import LOOPBACK, Slots
 from headgate.spark.connect_operations import running_operations
 from headgate.spark.dynamic_allocation import DYNAMIC

@@ -17,7 +17,7 @@ from headgate.base.errors import JobExceedsMemory, SessionFailed, SettingsInvali
 from headgate.base.log_settings import LogSettings
 from headgate.base.messages import ControlTimes
 from headgate.base.recovery_settings import JOB_ID, CheckpointSettings
-from headgate.base.setting_fields import redacted
+from headgate.base.redaction import redacted
 from headgate.base.settings import ExchangeSettings, JobSettings, RestSettings, StateSettings
 from headgate.control.deployment import RunPlan
 from headgate.core.chain.log_facts import logged_with

@@ -6,7 +6,10 @@ import pytest
 
 from headgate.base.errors import PlanInvalid, SettingsInvalid
 from headgate.common import Configuration
-from headgate.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from headgate.datastream import (
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+)
 
 
 def test_values_come_back_as_they_were_set() -> None:
@@ -24,6 +27,12 @@ def test_values_come_back_as_they_were_set() -> None:
     assert configuration.get_float("d", 0) == 0.1
     assert configuration.get_bytearray("e", bytearray()) == bytearray(b"\x00\xff")
     assert configuration.to_dict() == {"a": "text", "b": "3", "c": "true", "d": "0.1", "e": "00ff"}
+
+
+def test_texts_of_a_configuration_show_no_secret() -> None:
+    secret = Configuration().set_string("rest.token", "hush")
+    assert "hush" not in str(secret)
+    assert "hush" not in repr(secret)
 
 
 def test_a_missing_key_gives_the_default() -> None:

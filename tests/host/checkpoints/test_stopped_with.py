@@ -94,4 +94,4 @@ def test_a_savepoint_that_is_not_there_any_more_is_told(storage: JobCheckpoints,
 def test_no_password_is_written_down(tmp_path: Path) -> None:
     jobs = open_folder(str(tmp_path))
     note_stop(jobs, 4, Folder(jobs.system, "bucket/s", "s3://me:secret@bucket/s"))
-    assert find_stop(jobs) == StoppedWith(4, "s3://me:***@bucket/s")
+    assert find_stop(jobs) == StoppedWith(4, "s3://******@bucket/s")

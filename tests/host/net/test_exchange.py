@@ -280,5 +280,5 @@ def test_the_files_are_gone_after_the_end(make_exchange: MakeExchange) -> None:
 
 
 def test_a_secret_that_can_be_guessed_is_refused() -> None:
-    with pytest.raises(SettingsInvalid, match="secret: has 5 bytes"):
+    with pytest.raises(SettingsInvalid, match="secret cannot be used: it has 5 bytes"):
         Exchange(quick(), b"short", segments=4)

@@ -1,5 +1,6 @@
 """The record that a function could not take, found by the traceback of its error."""
 
+import logging
 import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from headgate.core.operators.process import KeyedProcessOperator, ProcessOperato
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.host.shipping.failures import SHOWN_CHARS, describe, record_of, shown
+from headgate.host.shipping.log_lines import line_of
+from headgate.observe.logs import JsonLines, TextLines
 from tests.core.chain.kit import INLINING, open_operator
 
 RECORDS = [f"record {number}" for number in range(10)]
@@ -205,3 +208,26 @@ def test_whatever_the_record_is_its_text_is_short(record: object, begins: str) -
     text = shown(record)
     assert text.startswith(begins) and len(text) <= SHOWN_CHARS
     assert text.encode() and time.monotonic() - began < 5
+
+
+def test_neither_a_failure_nor_a_line_of_the_log_shows_a_secret() -> None:
+    def connect(**settings: str) -> None:
+        raise ConnectionError(f"no answer from redis://:hUnter2@h with {settings}")
+
+    try:
+        try:
+            connect(password="hUnter2")
+        except ConnectionError as error:
+            raise RuntimeError("https://h/x?sig=hUnter2&x=1 is not there") from error
+    except RuntimeError as error:
+        failure = describe(error)
+        record = logging.LogRecord(
+            "shop", logging.ERROR, "", 0, "token=%s", ("hUnter2",), (RuntimeError, error, None)
+        )
+    line = line_of(record, "worker-1:1")
+    texts = (failure.message, failure.traceback, line.message, line.traceback)
+    texts += (TextLines().format(record), JsonLines().format(record))
+    assert not [text for text in texts if "hUnter2" in text]
+    assert failure.message == "https://h/x?sig=******&x=1 is not there"
+    assert "ConnectionError: no answer from redis://******@h" in failure.traceback
+    assert line.message == "token=******"

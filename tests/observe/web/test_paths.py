@@ -287,3 +287,20 @@ def test_sampling_asks_for_no_more_than_was_wanted() -> None:
     with serving(ScriptedJob(five_vertices(), answers=answers)) as ask:
         ask(f"{JOB}/vertices/3/flamegraph?subtask=0&seconds=0.1&hertz=50")
     assert asked == [SampleStacks(0.1, 50.0)]
+
+
+def test_the_settings_of_a_job_are_shown_without_secrets() -> None:
+    open_settings = {"pipeline.keys": "a,b", "tokenizer": "bert", "sink.url": "redis://h:6379/0"}
+    secrets = {
+        "cache.url": "redis://:hUnter2@h",
+        "bus.url": "nats://hUnter2@h",
+        "blob.url": "https://h/x?sig=hUnter2",
+        "lake.url": "s3://key:a/hUnter2@bucket",
+        "sink.dsn": "host=h pwd=hUnter2",
+        "db.pwd": "hUnter2",
+        "http.authorization": "Basic hUnter2",
+    }
+    job = ScriptedJob(five_vertices(), configuration={**open_settings, **secrets})
+    with serving(job) as ask:
+        settings = ask(f"{JOB}/config").json["settings"]
+    assert settings == {**open_settings, **dict.fromkeys(secrets, "******")}

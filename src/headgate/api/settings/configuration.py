@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from headgate.base.errors import PlanInvalid, SettingsInvalid
-from headgate.base.setting_fields import HIDDEN, is_secret, redacted
+from headgate.base.redaction import redacted, shown_setting
 from headgate.base.settings import JobSettings, RuntimeMode
 from headgate.plan.stream_graph import MAX_KEY_GROUPS
 
@@ -206,10 +206,10 @@ class Configuration:
         return Configuration(self)
 
     def __str__(self) -> str:
-        return str(self._texts)
+        return str(redacted(self.to_dict()))
 
     def __repr__(self) -> str:
-        return f"Configuration({redacted(self._texts)!r})"
+        return f"Configuration({redacted(self.to_dict())!r})"
 
     def _read(
         self, key: str, default: _Value, parse: Callable[[str], _Value], expected: str
@@ -219,8 +219,7 @@ class Configuration:
             return default
         with suppress(ValueError):
             return parse(text)
-        shown = HIDDEN if is_secret(key) else repr(text)
-        raise SettingsInvalid(key, f"{shown} is not {expected}")
+        raise SettingsInvalid(key, f"{shown_setting(key, text)!r} is not {expected}")
 
 
 class ExecutionConfig:

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Final, Protocol
 
+from headgate.base.redaction import without_secrets
 from headgate.core.chain.context import OperatorContext
 from headgate.functions.context import TaskInfo
 
@@ -85,12 +86,13 @@ def facts_here(frame: FrameType | None, logger: str = "") -> dict[str, object]:
 
 
 def message_of(record: Formattable) -> str:
-    """Its message; one that cannot be formatted is shown as it was given, with the reason."""
+    """Its message without secrets; if it cannot be formatted, as it was given, with the reason."""
     try:
-        return record.getMessage()
+        return without_secrets(record.getMessage())
     except Exception as error:
         try:
-            return f"{record.msg!r} (its arguments do not fit: {type(error).__name__}: {error})"
+            problem = f"its arguments do not fit: {type(error).__name__}: {error}"
+            return without_secrets(f"{record.msg!r} ({problem})")
         except Exception:
             return f"a message that cannot be shown ({type(error).__name__})"
 

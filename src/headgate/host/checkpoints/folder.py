@@ -25,6 +25,7 @@ from headgate.base.errors import (
     StorageUnusable,
 )
 from headgate.base.object_store import is_s3, open_s3, s3_problem
+from headgate.base.redaction import without_secrets
 from headgate.host.checkpoints.conditional_puts import ConditionalPuts, puts_of
 from headgate.host.checkpoints.metadata import CheckpointKey
 from headgate.host.files.no_links import LinkRefused
@@ -41,7 +42,6 @@ KNOWN: Final = "a path of this machine, or file://, hdfs://, s3://, gs:// or abf
 _CONDITIONAL: Final = "s3"
 _PROBE: Final = ".headgate-probe"
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
-_PASSWORD: Final = re.compile(r"(?<=//)([^/@:]*):[^/@]*@")
 _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -239,8 +239,8 @@ class Folder:
 
 
 def shown_uri(uri: str) -> str:
-    """A URI without its password, for messages."""
-    return _PASSWORD.sub(r"\1:***@", uri)
+    """A URI without secrets, for messages."""
+    return without_secrets(uri)
 
 
 def open_folder(where: str, below: str = "", signing: CheckpointKey | None = None) -> Folder:

@@ -75,8 +75,8 @@ class Exchange:
         if len(secret) < MIN_SECRET_BYTES:
             raise SettingsInvalid(
                 "the job's secret",
-                f"has {len(secret)} bytes; a peer that guesses it may run code here, so it needs "
-                f"{MIN_SECRET_BYTES} or more, from secrets.token_bytes(32) for instance",
+                f"it has {len(secret)} bytes; a peer that guesses it may run code here, so it "
+                f"needs {MIN_SECRET_BYTES} or more, from secrets.token_bytes(32) for instance",
             )
         count = segment_count(settings, heap_bytes) if segments is None else segments
         self._tls = Tls(settings) if settings.tls_enabled and not local_only else None

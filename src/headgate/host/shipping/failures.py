@@ -29,6 +29,7 @@ from typing import Any, Final
 from headgate.base.elements import Bundle
 from headgate.base.errors import HeadgateError, UserFunctionFailed
 from headgate.base.messages import Failure
+from headgate.base.redaction import without_secrets
 from headgate.control.error_classes import is_consequence, is_damage, is_final, is_outside
 from headgate.core.inlining.loops import SOURCE
 
@@ -68,7 +69,7 @@ def readable_traceback(error: BaseException) -> str:
         if rest or drops_ours:
             cause.stack = StackSummary.from_list(rest)
         cause = cause.__cause__ or cause.__context__
-    return "".join(_without_empty_headers(list(first.format())))
+    return without_secrets("".join(_without_empty_headers(list(first.format()))))
 
 
 def where_is(thread: threading.Thread) -> str:
@@ -233,7 +234,7 @@ def describe(error: BaseException) -> Failure:
     """An exception for the driver: as text, and pickled if it survives that."""
     return Failure(
         kind=f"{type(error).__module__}.{type(error).__qualname__}",
-        message=_shortened(_text(error)),
+        message=_shortened(without_secrets(_text(error))),
         operator=str(getattr(error, "operator", None) or ""),
         traceback=_shortened(readable_traceback(error)),
         exception=_pickled(root_of(error)) or _pickled(error),

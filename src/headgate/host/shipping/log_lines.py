@@ -8,6 +8,7 @@ import sys
 from typing import Final
 
 from headgate.base.job_records import LogLine
+from headgate.base.redaction import without_secrets
 from headgate.core.chain.log_facts import FACTS, facts_here, message_of
 
 MOST_CHARS: Final = 8 * 1024
@@ -23,6 +24,7 @@ def line_of(record: logging.LogRecord, host: str) -> LogLine:
     if len(message) > MOST_CHARS:
         message = f"{message[:MOST_CHARS]}… ({len(message) - MOST_CHARS:,} more characters)"
     trace = _formatter.formatException(record.exc_info) if record.exc_info else ""
+    trace = without_secrets(trace)
     if len(trace) > MOST_CHARS:  # the cause stands at its end
         trace = f"({len(trace) - MOST_CHARS:,} more characters) …{trace[-MOST_CHARS:]}"
     return LogLine(

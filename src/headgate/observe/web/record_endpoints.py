@@ -6,7 +6,7 @@ All of it is there after the end of the job, too.
 from msgspec import structs
 
 from headgate.base.job_records import CheckpointRecord
-from headgate.base.setting_fields import redacted
+from headgate.base.redaction import redacted
 from headgate.observe.observed import ObservedJob
 from headgate.observe.series import JobSeries
 from headgate.observe.web.answers import (
