@@ -4,8 +4,10 @@ import os
 import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
+from urllib.parse import SplitResult, urlsplit
 
 from headgate.base.errors import PlanInvalid
+from headgate.base.redaction import has_stray_login, plain_url
 
 AnyPath: TypeAlias = "str | os.PathLike[str]"
 
@@ -21,7 +23,7 @@ def short_place(place: str) -> str:
         near = os.path.relpath(path) if os.path.isabs(path) else os.path.normpath(path)
         place = path if near.startswith(os.pardir) else near
     else:
-        place = f"{scheme}://{re.sub(r'^[^/@]*@', '', rest).partition('?')[0]}"
+        place = re.sub(r"://[^/@]*@", "://", plain_url(place))
     if len(place) <= MOST_CHARS:
         return place
     return f"…{place[1 - MOST_CHARS :]}"
@@ -46,16 +48,23 @@ def readable_path(path: AnyPath) -> str:
     return text
 
 
-def without_secrets(place: str) -> str:
-    """An address for people: without user, password and options."""
-    scheme, sign, rest = place.partition("://")
-    if not sign:
-        return place
-    rest = rest.partition("?")[0]
-    user, at, _ = rest.partition("/")[0].rpartition("@")
-    if at and ":" in user:  # Azure has a container before the sign
-        rest = rest.removeprefix(f"{user}@")
-    return f"{scheme}://{rest}"
+def split_url(user: str, url: object) -> SplitResult:
+    """The parts of a URL; raises PlanInvalid, which shows nothing of it: where would a login end?
+
+    ``user``: who was given it, for messages.
+    """
+    parts: SplitResult | None
+    try:
+        parts = urlsplit(str(url))
+        parts.port  # noqa: B018 - it is read here
+    except ValueError:
+        parts = None
+    if parts is None or has_stray_login(str(url)):
+        raise PlanInvalid(
+            f"{user}: the URL cannot be read; check its host and port, and percent-encode special "
+            f"signs in user and password (%2F for /, %40 for @, %3F for ?, %23 for #)"
+        )
+    return parts
 
 
 def local_path(path: AnyPath) -> str:
@@ -64,5 +73,6 @@ def local_path(path: AnyPath) -> str:
     if text.startswith("file:"):
         text = text.removeprefix("file:").removeprefix("//")
     if "://" in text:
-        raise PlanInvalid(f"path {text!r} is on no local file system; give a path of this machine")
+        shown = plain_url(text)
+        raise PlanInvalid(f"path {shown!r} is on no local file system; give a path of this machine")
     return text

@@ -4,12 +4,14 @@ Law: it is one line, and a clause can follow it: a full stop of the library's wo
 our semicolon.
 """
 
+from headgate.base.redaction import without_secrets
+
 
 def clause(text: object) -> str:
-    """The words of an error, in one line and without the stop at their end.
+    """The words of an error, in one line, without secrets and without the stop at their end.
 
     ::
 
         f"{whose}: {clause(error)}; check the address"
     """
-    return " ".join(str(text).split()).rstrip(" .;:")
+    return without_secrets(" ".join(str(text).split()).rstrip(" .;:"))

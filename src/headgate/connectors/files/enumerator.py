@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from headgate.base.errors import PathUnusable
+from headgate.base.redaction import plain_url
 from headgate.connectors.files.file_access import (
     FileAccess,
     ListedFile,
@@ -34,7 +35,6 @@ from headgate.connectors.files.splits import (
     inodes_in,
     same_inode,
 )
-from headgate.connectors.paths import without_secrets
 from headgate.functions.source import Position, SplitEnumerator
 
 log = logging.getLogger(__name__)
@@ -336,7 +336,7 @@ def _may_match_later(path: str) -> bool:
 
 def _place(path: str) -> str:
     """What the names of all files begin with that a path leads to, but for a single file's."""
-    plain = without_secrets(path).partition("?")[0] if is_remote(path) else os.path.abspath(path)
+    plain = plain_url(path).partition("?")[0] if is_remote(path) else os.path.abspath(path)
     return f"{fixed_part(plain).rstrip('/')}/"
 
 

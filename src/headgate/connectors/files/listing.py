@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 
 from headgate.base.errors import PathUnusable
+from headgate.base.redaction import plain_url
 from headgate.connectors.files.file_access import (
     FileAccess,
     ListedFile,
@@ -23,7 +24,6 @@ from headgate.connectors.files.file_access import (
     printable,
     remote_errors,
 )
-from headgate.connectors.paths import without_secrets
 
 
 def list_files(
@@ -53,7 +53,7 @@ def check_local_paths(paths: Sequence[str]) -> None:
 
 
 def _missing(path: str) -> PathUnusable:
-    shown = without_secrets(path) if is_remote(path) else printable(os.path.abspath(path))
+    shown = plain_url(path) if is_remote(path) else printable(os.path.abspath(path))
     return PathUnusable(shown, "does not exist; check the path, also on the driver's machine")
 
 
@@ -64,7 +64,7 @@ def is_folder(path: str, access: FileAccess) -> bool:
     if has_pattern(path):
         return False
     root = access.root(path)
-    with remote_errors(without_secrets(path)):
+    with remote_errors(plain_url(path)):
         return str(root.system.get_file_info(root.path).type) == "FileType.Directory"
 
 
@@ -125,7 +125,7 @@ def _remote_files(uri: str, access: FileAccess) -> Iterator[ListedFile]:
     plain = uri.partition("?")[0]
     pattern = plain.removeprefix(fixed_part(plain)).strip("/")
     parts = pattern.split("/") if pattern else []
-    with remote_errors(without_secrets(uri)):
+    with remote_errors(plain_url(uri)):
         info = root.system.get_file_info(root.path)
         if info.is_file:
             yield listed(root, info)

@@ -14,8 +14,8 @@ from pyarrow import fs
 
 from headgate.base.errors import PathUnusable
 from headgate.base.object_store import is_s3, open_s3
+from headgate.base.redaction import plain_url
 from headgate.connectors.files.part_folder import PartFile
-from headgate.connectors.paths import without_secrets
 
 _BUFFER_BYTES: Final = 1 << 20
 _FLAT: Final = frozenset({"abfs", "gcs", "s3"})
@@ -32,7 +32,7 @@ def open_system(uri: str) -> tuple[Any, str]:
     try:
         system, path = open_s3(uri) if is_s3(uri) else fs.FileSystem.from_uri(uri)
     except (ValueError, ImportError, OSError) as error:
-        shown = without_secrets(uri)
+        shown = plain_url(uri)
         problem = str(error).partition("\n")[0].rstrip(".").replace(uri, shown)
         raise PathUnusable(
             shown,
@@ -49,7 +49,7 @@ class ArrowFolder:
     def __init__(self, system: Any, root: str, uri: str) -> None:
         self._system = system
         self._root = root
-        self._shown = without_secrets(uri).rstrip("/")
+        self._shown = plain_url(uri).rstrip("/")
 
     def shown(self, name: str) -> str:
         return posixpath.join(self._shown, name) if name else self._shown

@@ -8,7 +8,7 @@ show neither headers nor what stands in the URL besides host and path.
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from weakref import WeakSet
 
 from headgate.base.errors import ConnectorError, HttpRejected, PlanInvalid, ServerUnready
 from headgate.connectors.libraries import library
+from headgate.connectors.paths import split_url
 from headgate.connectors.retries import LOOK_S, backoff_s, shut_down
 from headgate.functions.context import ConnectorContext
 
@@ -52,12 +53,12 @@ class HttpLimits:
 class HttpEndpoint:
     """Where batches go; it travels to the tasks."""
 
-    url: str
+    url: str = field(repr=False)
     method: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)
 
     def __post_init__(self) -> None:
-        parts = urlsplit(str(self.url))
+        parts = split_url("HttpSink", self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise PlanInvalid(
                 "HttpSink: the URL does not begin with http:// or https:// and a host"

@@ -5,7 +5,6 @@ registry, which the last of them closes; a registry that cannot be asked is no f
 so that no policy about malformed records skips what was only not looked up.
 """
 
-import re
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Any, Final
 from headgate.api.types.types import TypeInformation, Types
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready, PlanInvalid
+from headgate.base.redaction import plain_url, shown_setting
 from headgate.connectors.formats.schemas import DeserializationSchema, SerializationSchema
 from headgate.connectors.libraries import library
 from headgate.connectors.wording import clause
@@ -43,10 +43,10 @@ class SchemaRegistry:
     def __init__(self, url: str, properties: Mapping[str, Any] | None = None) -> None:
         if not str(url or "").startswith(("http://", "https://")):
             raise PlanInvalid(
-                f"SchemaRegistry was given the address {without_login(str(url))!r}; give "
+                f"SchemaRegistry was given the address {shown_setting('url', str(url))!r}; give "
                 f"http://host:port"
             )
-        self.url = without_login(url)
+        self.url = plain_url(url)
         """For messages: name and password, which the address may have, are left out."""
         self.properties = {"timeout": TIMEOUT_S, **(properties or {}), "url": url}
 
@@ -81,11 +81,6 @@ class SchemaRegistry:
         return RegistrySerializationSchema(
             self, partial(_protobuf_writing, message_type), topic, is_key
         )
-
-
-def without_login(url: str) -> str:
-    """An address without what is before the @."""
-    return re.sub(r"^([a-z]+://)?.*@", r"\1", url)
 
 
 class RegistryDeserializationSchema(DeserializationSchema):

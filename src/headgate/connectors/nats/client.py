@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnready
 from headgate.connectors.libraries import library
+from headgate.connectors.paths import split_url
 from headgate.connectors.retries import LOOK_S, Sleep
 from headgate.connectors.wording import clause
 
@@ -43,7 +44,7 @@ class NatsServers:
     ) -> "NatsServers":
         urls = servers.split(",") if isinstance(servers, str) else list(servers)
         for url in urls:
-            if urlsplit(url.strip()).scheme not in ("nats", "tls", "ws", "wss"):
+            if split_url(user, url.strip()).scheme not in ("nats", "tls", "ws", "wss"):
                 raise PlanInvalid(
                     f"{user}: a server's URL does not begin with nats:// or tls://; give one such "
                     f"as nats://localhost:4222"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from headgate.base.errors import ConnectorError, DatabaseUnready, PlanInvalid
+from headgate.base.redaction import has_stray_login
 from headgate.connectors.libraries import library
 from headgate.connectors.retries import Sleep, shut_down
 from headgate.connectors.wording import clause
@@ -54,11 +55,16 @@ def psycopg_module(user: str) -> Any:
 
 
 def check_dsn(dsn: object, user: str) -> str:
-    """A DSN as libpq takes it: ``host=… dbname=…`` or ``postgresql://…``."""
+    """A DSN as libpq takes it: ``host=… dbname=…`` or ``postgresql://…``; raises PlanInvalid."""
     if not isinstance(dsn, str):
         raise PlanInvalid(
             f"{user} was given something of type {type(dsn).__name__}; give a DSN such as "
             f"'host=db dbname=shop'"
+        )
+    if has_stray_login(dsn):  # libpq would take half of the password for a host, and name it
+        raise PlanInvalid(
+            f"{user}: the DSN cannot be read; percent-encode special signs in user and password "
+            f"(%2F for /, %40 for @, %3F for ?, %23 for #), or write it like 'host=db user=ada'"
         )
     return dsn
 

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnready
 from headgate.connectors.libraries import library
+from headgate.connectors.paths import split_url
 from headgate.connectors.retries import Sleep, repeat
 from headgate.connectors.wording import clause
 
@@ -46,7 +47,7 @@ class RedisServer:
     url: str = field(repr=False)
 
     def __post_init__(self) -> None:
-        parts = urlsplit(str(self.url))
+        parts = split_url(self.user, self.url)
         if parts.scheme not in _SCHEMES:
             raise PlanInvalid(
                 f"{self.user}: the URL does not begin with redis://, rediss:// or unix://; give "
@@ -80,7 +81,7 @@ class RedisServer:
                 socket_keepalive=True,
             )
         except (TypeError, ValueError) as error:
-            raise PlanInvalid(f"{self.user}: the URL cannot be used: {error}") from None
+            raise PlanInvalid(f"{self.user}: the URL cannot be used: {clause(error)}") from None
 
     def problem(self, error: Exception, doing: str) -> Exception:
         """What to raise for an error of the client that it met while ``doing``."""

@@ -20,7 +20,8 @@ import pyarrow.fs as pa_fs
 
 from headgate.base.errors import PathUnusable
 from headgate.base.object_store import is_s3, open_s3
-from headgate.connectors.paths import readable_path, without_secrets
+from headgate.base.redaction import plain_url
+from headgate.connectors.paths import readable_path
 
 HALF_MADE_S: Final = 3600.0
 """A file that is being made for longer than this is not made any more."""
@@ -47,7 +48,7 @@ class LogFolder:
 
     def shown(self, name: str = "") -> str:
         """The path in messages."""
-        where = without_secrets(self.uri)
+        where = plain_url(self.uri)
         return f"{where}/{name}" if name else where
 
     @property

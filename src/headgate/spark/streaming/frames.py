@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import FrameInvalid, PathUnusable, StreamUnfit
 from headgate.base.object_store import is_s3
-from headgate.connectors.paths import without_secrets
+from headgate.base.redaction import plain_url
 from headgate.connectors.streaming.sink import StreamingOutput
 from headgate.connectors.streaming.source import StreamingInput
 from headgate.connectors.streaming.stream_end import StreamEnd
@@ -174,7 +174,7 @@ def spark_address(uri: str) -> str:
     They have settings of their own for credentials and options, and take a path without a scheme
     for one in HDFS if that is their default.
     """
-    plain = without_secrets(uri)
+    plain = plain_url(uri)
     if "://" not in plain:
         return f"file://{plain}"
     return f"s3a{plain[plain.index(':') :]}" if is_s3(plain) else plain

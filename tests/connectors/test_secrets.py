@@ -1,0 +1,104 @@
+"""Passwords in addresses are in no message, name or repr of a connector, however written."""
+
+import traceback
+from collections.abc import Callable
+
+import pytest
+
+from headgate.base.errors import HeadgateError, PlanInvalid
+from headgate.connectors.http.poster import HttpEndpoint
+from headgate.connectors.kafka.schema_registry import SchemaRegistry
+from headgate.connectors.nats.client import NatsServers
+from headgate.connectors.paths import local_path, short_place
+from headgate.connectors.postgres.client import check_dsn, connect
+from headgate.connectors.redis.client import RedisServer
+from headgate.connectors.wording import clause
+
+PW = "hUnter2"
+
+
+def redis(url: str) -> object:
+    server = RedisServer("RedisStreamSource", url)
+    return server.address, server.client("me"), server.problem(OSError(f"no {url}"), "reading")
+
+
+def nats(url: str) -> object:
+    servers = NatsServers.given("NatsSource", url, None)
+    return servers.address, servers.problem(OSError(f"no {url}"), "reading")
+
+
+def postgres(dsn: str) -> object:
+    return connect(check_dsn(dsn, "PostgresSink"), "PostgresSink", connect_timeout=1)
+
+
+def http(url: str) -> object:
+    return HttpEndpoint(url, "POST", {"Authorization": f"Bearer {PW}"})
+
+
+@pytest.mark.parametrize(
+    ("use", "url"),
+    [
+        *(
+            (redis, f"redis://{login}@localhost:1/0")
+            for login in (f":{PW}", f"u:a/{PW}", f"u:{PW}/a")
+        ),
+        *(
+            (redis, f"redis://:{part}@localhost")
+            for part in (f"{PW}?", f"#{PW}", f"a@{PW}", f"[{PW}")
+        ),
+        (redis, f"redis://localhost:{PW}"),
+        (redis, f"redis://:\uff0f{PW}@localhost"),
+        *(
+            (nats, f"nats://{login}@localhost:1")
+            for login in (PW, f"u:{PW}", f"u:{PW}/a", f"u:a@{PW}")
+        ),
+        (nats, f"nats://u:a,{PW}@localhost"),
+        (nats, f"nats://localhost:{PW}"),
+        *(
+            (postgres, f"postgresql://u:{part}@localhost:1/db")
+            for part in (PW, f"{PW}/a", f"a@{PW}")
+        ),
+        (postgres, f"postgresql://u:a/{PW}@localhost:1/db"),
+        (postgres, f"host=localhost port=1 password='a {PW}"),
+        (postgres, f"host=localhost port=1 password=a {PW}"),
+        (http, f"https://u:{PW}@localhost/x"),
+        (http, f"https://u:a/{PW}@localhost/x"),
+        (http, f"https://localhost/x?sig={PW}"),
+        (SchemaRegistry, f"u:{PW}@localhost:1"),
+        (SchemaRegistry, f"ftp://u:a/{PW}@localhost:1"),
+    ],
+)
+def test_nothing_of_a_password_is_shown(use: Callable[[str], object], url: str) -> None:
+    pytest.importorskip("redis")
+    pytest.importorskip("nats")
+    pytest.importorskip("psycopg")
+    try:
+        said = repr(use(url))
+    except HeadgateError as error:
+        said = "".join(traceback.format_exception_only(error)) + repr(error.__cause__)
+    assert PW not in said
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://u:p%2Fw@[::1]:6379/0?db=1",
+        "redis://localhost",
+        "redis://:p:w@h",
+        "unix:///tmp/x.sock",
+    ],
+)
+def test_proper_addresses_are_taken(url: str) -> None:
+    assert RedisServer("RedisStreamSource", url).url == url
+    assert check_dsn("postgresql://h:5432/db?application_name=a@b", "PostgresSink")
+
+
+def test_names_of_operators_show_no_secret() -> None:
+    assert short_place(f"s3://AKIAX:a/{PW}@bucket/x?secret={PW}") == "s3://bucket/x"
+    with pytest.raises(PlanInvalid) as caught:
+        local_path(f"s3://AKIAX:a/{PW}@bucket/x")
+    assert PW not in str(caught.value)
+
+
+def test_what_a_library_says_is_shown_without_secrets() -> None:
+    assert clause(f"cannot open s3://k:{PW}@bucket. ") == "cannot open s3://******@bucket"
