@@ -17,7 +17,7 @@ try:
     import atheris
 except ImportError:
     # No failure: there are wheels for some Pythons on Linux only.
-    print("skipped: Atheris is not installed here; pip install 'headgate[fuzz]', if it has a wheel")
+    print("skipped: Atheris is not installed here; pip install '.[fuzz]', if it has a wheel")
     sys.exit(0)
 
 with atheris.instrument_imports(

@@ -146,7 +146,7 @@ ADVICE = [
         errors.StateUnstorable("f", "read-only"),
         "name another folder with state.backend.rocksdb.localdir",
     ),
-    (errors.BackendMissing("in a worker"), "pip install 'headgate[rocksdb]'"),
+    (errors.BackendMissing("in a worker"), "pip install '.[rocksdb]'"),
 ]
 
 

@@ -89,7 +89,7 @@ def test_rocksdb_is_named_and_its_absence_is_no_fault(monkeypatch: pytest.Monkey
     monkeypatch.setattr(doctor, "version", missing)
     absent = doctor.check_rocksdb()
     assert absent.state == OK
-    assert absent.found.endswith("pip install 'headgate[rocksdb]'")
+    assert absent.found.endswith("pip install '.[rocksdb]' in a clone of Headgate")
 
 
 def test_a_tree_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

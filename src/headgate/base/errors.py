@@ -50,6 +50,7 @@ HeadgateError
 from collections.abc import Sequence
 from typing import NoReturn
 
+from headgate.base.extras import install_command
 from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.base.redaction import is_secret, without_secrets
 
@@ -106,7 +107,7 @@ class SparkMissing(SparkUnready):
 
     def __init__(self, found: str | None = None) -> None:
         what = f"PySpark {found} is not a known version" if found else "PySpark is not installed"
-        super().__init__(f"{what}; run pip install 'headgate[spark]'")
+        super().__init__(f"{what}; run {install_command('spark')}")
         self.found = found
 
 
@@ -115,7 +116,7 @@ class JavaMissing(SparkUnready):
 
     def __init__(self, rejected: tuple[str, ...]) -> None:
         super().__init__(
-            "no Java that can run Spark: run pip install 'headgate[spark]', which brings one, "
+            f"no Java that can run Spark: run {install_command('spark')}, which brings one, "
             f"or set JAVA_HOME to a Java 17 or 21 (looked at {'; '.join(rejected)})"
         )
         self.rejected = rejected
@@ -510,7 +511,7 @@ class BackendMissing(HeadgateError):
     def __init__(self, where: str = "here") -> None:
         super().__init__(
             f"state.backend.type is rocksdb, and rocksdict is not installed {where}; "
-            f"run pip install 'headgate[rocksdb]', or set it to hashmap"
+            f"run {install_command('rocksdb')}, or set it to hashmap"
         )
 
 

@@ -265,7 +265,7 @@ class RestSettings(SettingsGroup):
     enabled: bool = setting(
         "rest.enabled",
         True,
-        "The driver serves a web page and a REST API; it needs `headgate[ui]`.",
+        "The driver serves a web page and a REST API; it needs the extra `ui`.",
     )
     bind_address: str = setting(
         "rest.bind-address",

@@ -22,6 +22,7 @@ import click
 
 from headgate import __version__
 from headgate.base.errors import SessionFailed, SparkUnready
+from headgate.base.extras import install_command
 from headgate.base.settings import GIB, MIB
 from headgate.cli.exit_codes import CONFIGURATION, NO_SPARK
 from headgate.cli.run import DEFINE, flags_of, session_flags
@@ -36,8 +37,8 @@ from headgate.spark.session import is_known, spark_version
 OK, WARN, BAD = "ok", "warn", "bad"
 LEAST_MEMORY: Final = GIB
 LEAST_DISK: Final = 256 * MIB
-INSTALL_SPARK: Final = "pip install 'headgate[spark]'"
-INSTALL_ROCKSDB: Final = "pip install 'headgate[rocksdb]'"
+INSTALL_SPARK: Final = install_command("spark")
+INSTALL_ROCKSDB: Final = install_command("rocksdb")
 _COLOURS = {OK: "green", WARN: "yellow", BAD: "red"}
 
 

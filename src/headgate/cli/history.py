@@ -5,6 +5,7 @@ Drivers write the archives, if the setting jobmanager.archive.fs.dir names a fol
 
 import click
 
+from headgate.base.extras import install_command
 from headgate.base.settings import MAX_PORT
 
 
@@ -49,7 +50,7 @@ def history(folder: str, port: int, bind_address: str, token: str) -> int:
     try:
         from headgate.observe.history.history_server import HistoryServer
     except ImportError as error:
-        problem = f"{error.name} is not installed; pip install 'headgate[ui]' adds it"
+        problem = f"{error.name} is not installed; {install_command('ui')} adds it"
         raise click.ClickException(problem) from error
     try:
         server = HistoryServer(archives, settings)

@@ -32,7 +32,7 @@ class PageOff(HeadgateError):
     def __init__(self, entry: JobEntry) -> None:
         super().__init__(
             f"job {entry.job} ({entry.name}) has no web page to ask: start it with rest.enabled "
-            f"true, a free rest.port and 'headgate[ui]' installed; if they are, its log says why "
+            f"true, a free rest.port and the extra ui installed; if they are, its log says why "
             f"there is none"
         )
 

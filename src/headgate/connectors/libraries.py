@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from headgate.base.errors import PlanInvalid
+from headgate.base.extras import install_command
 
 
 def library(module: str, extra: str, user: str) -> Any:
@@ -24,5 +25,5 @@ def library(module: str, extra: str, user: str) -> Any:
             package = error.name  # the library is there, and one that it needs is not
         raise PlanInvalid(
             f"{user} needs {package.replace('_', '-')}, which cannot be loaded here ({error}); "
-            f"run pip install 'headgate[{extra}]'"
+            f"run {install_command(extra)}"
         ) from error

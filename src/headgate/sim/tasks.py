@@ -9,12 +9,13 @@ from enum import Enum
 from typing import Any
 
 from headgate.base.errors import TaskCancelled
+from headgate.base.extras import install_command
 from headgate.sim.worker import SimWorker
 
 try:
     from greenlet import getcurrent, greenlet
 except ImportError as error:  # pragma: no cover - depends on the installation
-    raise ImportError("the simulator needs greenlet: pip install 'headgate[sim]'") from error
+    raise ImportError(f"the simulator needs greenlet: {install_command('sim')}") from error
 
 
 class Fate(Enum):

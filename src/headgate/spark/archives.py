@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from headgate.base.errors import HeadgateError
+from headgate.base.extras import install_command
 from headgate.core.chain.log_facts import log_always_with
 from headgate.host.checkpoints.folder import open_folder
 from headgate.observe.history.archive import encode_archive
@@ -79,7 +80,7 @@ def _archive(
             settle()
         log.info("the archive of job %s is %s", job.graph.name, write(job, where, page))
     except ImportError as error:
-        _warn(job, f"{error.name} is not installed; pip install 'headgate[ui]' adds it")
+        _warn(job, f"{error.name} is not installed; {install_command('ui')} adds it")
     except Exception as error:
         _warn(job, str(error) or type(error).__name__)
     finally:

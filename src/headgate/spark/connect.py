@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from headgate.base.errors import PathUnusable, PlanInvalid, SessionFailed
+from headgate.base.extras import install_command
 from headgate.base.redaction import HIDDEN
 from headgate.spark.cluster import LOOPBACK, Slots
 from headgate.spark.connect_operations import running_operations
@@ -43,7 +44,7 @@ _GRPC_ROOTS: Final = ("_cython", "_credentials", "roots.pem")
 DEFAULT_PORT: Final = 15002
 CONNECT_TIMEOUT_S: Final = 5.0
 INTERRUPT_S: Final = 5.0
-INSTALL: Final = "pip install 'headgate[connect]'"
+INSTALL: Final = install_command("connect")
 _SPLITS: Final = re.compile(r"\bsplits=(\d+)")
 _LOCAL_CORES: Final = re.compile(r"local\[(\d+)")
 _PLAN: Final = "EXPLAIN SELECT id FROM range(1)"

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
+from headgate.base.extras import install_command
 from headgate.base.values import own
 from headgate.connectors.function.source import FunctionPosition, FunctionSource, Row, SourceContext
 from headgate.core.chain.context import OperatorContext
@@ -24,7 +25,8 @@ from headgate.functions.source import Source, SplitReader
 try:
     from greenlet import GreenletExit, getcurrent, greenlet
 except ImportError as error:  # pragma: no cover - depends on the installation
-    raise ImportError("headgate.testing needs greenlet: pip install 'headgate[testing]'") from error
+    problem = f"headgate.testing needs greenlet: {install_command('testing')}"
+    raise ImportError(problem) from error
 
 AHEAD: Final = 4
 """So many records it may be ahead of the task."""

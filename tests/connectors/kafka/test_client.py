@@ -104,5 +104,5 @@ def test_the_same_line_is_logged_once_and_many_lines_are_not_all_kept(
 
 
 def test_a_library_that_is_not_installed_is_named_with_the_command() -> None:
-    with pytest.raises(PlanInvalid, match="KafkaSource needs no-such-library.*headgate\\[kafka\\]"):
+    with pytest.raises(PlanInvalid, match="KafkaSource needs no-such-library.*\\.\\[kafka\\]"):
         library("no_such_library.part", "kafka", "KafkaSource")

@@ -195,7 +195,7 @@ def test_without_obstore_one_sentence_says_what_to_install(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
-    with pytest.raises(StorageUnusable, match=r"needs obstore.*pip install 'headgate\[s3\]'"):
+    with pytest.raises(StorageUnusable, match=r"needs obstore.*pip install '\.\[s3\]'"):
         JobCheckpoints(JOB, store.at("without"))
 
 

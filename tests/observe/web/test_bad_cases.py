@@ -149,7 +149,7 @@ def test_without_the_libraries_a_sentence_says_how_to_get_them(
     assert page_server(RestSettings()) is None
     (record,) = caplog.records
     assert record.levelno == logging.INFO
-    assert "pip install 'headgate[ui]'" in record.message
+    assert "pip install '.[ui]'" in record.message
 
 
 @pytest.mark.parametrize(

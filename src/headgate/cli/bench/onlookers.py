@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 import click
 
 from headgate.api.job import JobClient
+from headgate.base.extras import install_command
 from headgate.base.settings import RestSettings
 from headgate.observe.web.server import page_server
 
@@ -51,7 +52,7 @@ class Onlookers:
     def look(self, client: JobClient) -> Iterator[None]:
         page = page_server(RestSettings())
         if page is None:
-            raise click.ClickException("looking needs the page server: pip install 'headgate[ui]'")
+            raise click.ClickException(f"looking needs the page server: {install_command('ui')}")
         job = quote(client.get_job_id(), safe="")
         self._over = threading.Event()
         looks: list[Callable[[str, str], None]] = [self._follow, self._scrape]

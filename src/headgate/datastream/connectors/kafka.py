@@ -1,4 +1,4 @@
-"""Kafka, where PyFlink has it; needs the extra ``headgate[kafka]`` when a job runs."""
+"""Kafka, where PyFlink has it; needs the extra ``kafka`` when a job runs."""
 
 from headgate.connectors.kafka.deserialization import (
     KafkaRecord,

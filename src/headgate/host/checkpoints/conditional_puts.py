@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from headgate.base.elements import ByteLike
 from headgate.base.errors import StorageUnusable
+from headgate.base.extras import install_command
 from headgate.base.object_store import ANSWER_S, ATTEMPTS, CONNECT_S, s3_options, s3_problem
 
 Version: TypeAlias = Any
@@ -111,7 +112,7 @@ def puts_of(system: Any, bucket: str, shown: str) -> ConditionalPuts:
         raise StorageUnusable(
             shown,
             "S3 needs obstore, which puts objects on a condition so that one driver has a job",
-            "run pip install 'headgate[s3]' where the driver runs",
+            f"run {install_command('s3')}, where the driver runs",
         ) from error
     options = s3_options(system)
     try:

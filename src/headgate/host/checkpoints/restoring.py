@@ -15,6 +15,7 @@ from pathlib import Path
 
 from headgate.base.checkpoints import DatabaseRestore, Piece
 from headgate.base.errors import CheckpointCorrupt, CheckpointMissing, StateBroken, StorageUnusable
+from headgate.base.extras import install_command
 from headgate.base.messages import CheckpointOrder
 from headgate.core.state.snapshot import Entry, Load
 from headgate.host.checkpoints.folder import open_folder, storage_errors
@@ -134,7 +135,7 @@ class StoredDatabaseFiles:
         if find_spec("rocksdict") is None:
             raise StateBroken(
                 f"{self.location.shown} holds files of RocksDB, and rocksdict is not installed in "
-                f"a worker; run pip install 'headgate[rocksdb]', or go on from a savepoint"
+                f"a worker; run {install_command('rocksdb')}, or go on from a savepoint"
             )
         with storage_errors(tempfile.gettempdir()):
             folder = OwnedFolder("fetched")

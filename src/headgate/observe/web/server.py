@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from typing import Final
 from urllib.parse import quote
 
+from headgate.base.extras import install_command
 from headgate.base.settings import RestSettings
 from headgate.observe.observed import ObservedJob
 from headgate.observe.web.addresses import bind, public_name, reachable, token_of
@@ -183,8 +184,8 @@ def page_server(settings: RestSettings) -> PageServer | None:
         if missing := [name for name in LIBRARIES if find_spec(name) is None]:
             _report(
                 logging.INFO,
-                f"there is no web page, for {missing[0]} is not installed; pip install "
-                f"'headgate[ui]' adds it",
+                f"there is no web page, for {missing[0]} is not installed; "
+                f"{install_command('ui')} adds it",
             )
             return None
         try:

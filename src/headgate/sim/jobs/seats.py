@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from headgate.base.elements import Record
 from headgate.base.errors import TaskCancelled
+from headgate.base.extras import install_command
 from headgate.base.figures import BatchFigures
 from headgate.core.chain.async_calls import AsyncCalls, AsyncWork, BatchWork, ImmediateCalls
 from headgate.core.chain.async_queue import PendingCall
@@ -29,7 +30,7 @@ from headgate.sim.worker import SimWorker
 try:
     from greenlet import GreenletExit, getcurrent, greenlet
 except ImportError as error:  # pragma: no cover - depends on the installation
-    raise ImportError("the simulator needs greenlet: pip install 'headgate[sim]'") from error
+    raise ImportError(f"the simulator needs greenlet: {install_command('sim')}") from error
 
 
 class Seat:
