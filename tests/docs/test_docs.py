@@ -115,6 +115,21 @@ def test_example_without_spark_runs() -> None:
 # Links, targets, commands, modules.
 
 
+def test_documents_install_what_a_clone_has() -> None:
+    """No index of packages has Headgate yet; ``base/extras.py`` says it to users."""
+    (extras,) = re.findall(
+        r"^\[project\.optional-dependencies\]\n(.*?)^\[", text_of("pyproject.toml"), re.M | re.S
+    )
+    known = re.findall(r"^(\w+) = ", extras, flags=re.MULTILINE)
+    for document in DOCUMENTS:
+        for words in re.findall(r"pip\s+install\s+([^`\n]+)", document.read_text("utf-8")):
+            assert not words.lstrip("'").startswith("headgate"), document.name
+            named = re.findall(r"'\.\[([\w,]+)\]'", words)
+            assert set(",".join(named).split(",")) - {""} <= set(known), (document.name, words)
+    said = [path for path in SOURCE.rglob("*.py") if "headgate[" in path.read_text("utf-8")]
+    assert not said, "install_command() says how to install an extra"
+
+
 def links() -> Iterator[tuple[Path, str]]:
     for document in DOCUMENTS:
         prose = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
