@@ -41,6 +41,7 @@ ALLOWED_UNUSED = {
     "resume_writing": "asyncio calls it",
     "today": "of the datetime that programs under test meet",
     "utcnow": "of the datetime that programs under test meet",
+    "_render_traceback_": "notebooks call it",
     "_repr_html_": "notebooks call it",
     "_repr_svg_": "notebooks call it",
     "broadcast_state_descriptors": "PyFlink's BroadcastStream has it",

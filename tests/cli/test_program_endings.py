@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import in_process, write
+from tests.cli.kit import HEAD, in_process, write
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -118,3 +118,54 @@ def test_a_plan_of_a_program_that_fails_shows_the_program_s_own_frames(
     assert done.returncode == 1
     assert "No such file or directory: '/nowhere/orders.csv'" in done.stderr
     assert "headgate/cli" not in done.stderr
+
+
+LOCK = "import threading\nlock = threading.Lock()"
+REFUSED = [
+    ("env.from_collection([1]).map(3)", "PlanInvalid: map() was given 3; give a callable or"),
+    (
+        f"{LOCK}\nenv.from_collection([1]).map(lambda x: lock).print()\nenv.execute()",
+        "FunctionUnpicklable: operator 'Map': its map",
+    ),
+]
+RUNNERS = {
+    "python": [sys.executable],
+    "-m": [sys.executable, "-m"],
+    "ipython": [sys.executable, "-m", "IPython", "--colors=NoColor"],
+}
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize(("end", "last"), REFUSED)
+def test_an_error_is_shown_with_the_program_s_frames_alone(
+    tmp_path: Path, runner: str, end: str, last: str
+) -> None:
+    if runner == "ipython":
+        pytest.importorskip("IPython")
+    script = write(tmp_path, f"def go():\n    {end.replace(chr(10), chr(10) + '    ')}\n\n\ngo()\n")
+    words = [*RUNNERS[runner], "job" if runner == "-m" else script]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
+    said = (done.stdout + done.stderr).rstrip().splitlines()
+    assert said[-1].startswith(f"headgate.base.errors.{last}")
+    frames = [line for line in said if line.startswith("  File ")]
+    assert [frame.rpartition(", in ")[2] for frame in frames] == ["<module>", "go"]
+    assert all("job.py" in frame for frame in frames)
+    assert "The above exception" not in "".join(said)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "shown"),
+    [
+        ("import sys\nsys.excepthook = lambda *error: print('mine')", REFUSED[0][0], "mine\n"),
+        ("import logging\nlogging.basicConfig(level=10)", REFUSED[0][0], "in check_function"),
+        ("", "env.from_collection([1]).map()", "TypeError: DataStream.map() missing 1 required"),
+    ],
+)
+def test_hooks_of_others_debug_logs_and_other_errors_are_as_ever(
+    tmp_path: Path, begin: str, end: str, shown: str
+) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(f"{begin}\n{HEAD}{end}\n")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert shown in done.stdout + done.stderr

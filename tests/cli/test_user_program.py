@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli.user_program import PACKAGE, user_frames
+from headgate.cli.user_program import PACKAGE, without_machinery
 from tests.cli.kit import headgate
 
 
@@ -79,7 +79,7 @@ headgate.base.errors.UserFunctionFailed: operator 'divide' failed: ZeroDivisionE
 
 
 def test_of_a_worker_s_traceback_the_user_sees_the_own_frames() -> None:
-    assert user_frames(TRACEBACK) == (
+    assert without_machinery(TRACEBACK) == (
         "Traceback (most recent call last):\n"
         '  File "job.py", line 3, in boom\n'
         "    return 1 // x\n"
@@ -90,5 +90,5 @@ def test_of_a_worker_s_traceback_the_user_sees_the_own_frames() -> None:
 
 def test_a_traceback_without_our_words_keeps_its_own_chain() -> None:
     text = TRACEBACK.replace("headgate.base.errors.UserFunctionFailed", "OSError")
-    assert "OSError: operator" in user_frames(text)
-    assert "ZeroDivisionError" in user_frames(text)
+    assert "OSError: operator" in without_machinery(text)
+    assert "ZeroDivisionError" in without_machinery(text)

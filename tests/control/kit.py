@@ -4,7 +4,7 @@ from headgate.base.messages import ChannelOrder, ControlTimes, Failure, OutputOr
 from headgate.control.deployment import RunPlan
 
 TIMES = ControlTimes(register_ms=5_000, settle_ms=100, cancel_ms=1_000)
-BOOM = Failure("ValueError", "boom", operator="map", traceback="Traceback …")
+BOOM = Failure("ValueError", "boom", operator="map", traceback="Traceback …\nboom")
 PEER_LOST = Failure("PeerLost", "peer 10.0.0.1:1: reset", is_consequence=True)
 
 

@@ -213,7 +213,8 @@ def test_a_failed_run_begins_anew_in_the_same_task_managers() -> None:
     assert messages(effects, Shutdown) == []
     (warning,) = [effect for effect in effects if isinstance(effect, Warn)]
     assert warning.text == (
-        "the job has failed: boom; it goes on from the beginning in 0.5 s (restart 1)\nTraceback …"
+        "the job has failed: boom; it goes on from the beginning in 0.5 s (restart 1)\n"
+        "Traceback …\nboom"
     )
     assert run.state is JobState.RESTARTING
     assert run.next_deadline_ms == 100 + DELAY_MS

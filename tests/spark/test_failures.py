@@ -225,6 +225,7 @@ def test_a_module_that_workers_do_not_have_is_named(monkeypatch: pytest.MonkeyPa
     error = failure_of(env)
     assert isinstance(error.__cause__, CodeUnloadable)
     assert "module 'only_here' is not there: ship it with env.add_python_file" in error.summary
+    assert str(error).count("ship it with") == 1, "once is enough"
 
 
 @pytest.mark.spark_smoke

@@ -53,6 +53,7 @@ from typing import NoReturn
 from headgate.base.extras import install_command
 from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.base.redaction import is_secret, without_secrets
+from headgate.base.user_traceback import user_traceback
 
 
 class HeadgateError(Exception):
@@ -64,6 +65,10 @@ class HeadgateError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # A worker's error reaches the driver pickled: message and facts, past the constructor.
         return _revive, (type(self), self.args), self.__dict__
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython asks for it: in a cell there is no sys.excepthook.
+        return user_traceback(self).splitlines()
 
 
 def _revive(kind: type[HeadgateError], args: tuple[object, ...]) -> HeadgateError:

@@ -170,6 +170,12 @@ class Failure(msgspec.Struct, frozen=True):
     record: str = ""
     """The record that the function was at, in short; nothing: it is not known."""
 
+    @property
+    def frames(self) -> str:
+        """The traceback; nothing if it is one line, which says what the message says."""
+        text = self.traceback.rstrip()
+        return text if "\n" in text else ""
+
 
 class UserFigure(msgspec.Struct, frozen=True, array_like=True):
     """A counter, gauge, meter or distribution that a user's function has registered."""

@@ -29,6 +29,7 @@ from headgate.base.errors import (
     SlotsShort,
     SparkUnready,
 )
+from headgate.base.user_traceback import user_frames
 from headgate.cli.exit_codes import CONFIGURATION, FAILED, NO_SPARK
 from headgate.cli.rest_client import PageOff
 from headgate.cli.seen_jobs import VertexNotFound
@@ -56,20 +57,6 @@ def run_script(path: str, arguments: Sequence[str]) -> None:
     exec(code, module.__dict__)
 
 
-def user_traceback(error: BaseException, script: str) -> str:
-    """From the script to where Headgate begins: what the user wrote, not how we go on."""
-    frames = traceback.extract_tb(error.__traceback__)
-    starts = [at for at, frame in enumerate(frames) if frame.filename == script]
-    if not starts:
-        return ""
-    mine: list[traceback.FrameSummary] = []
-    for frame in frames[starts[0] :]:
-        if PACKAGE in Path(frame.filename).parents:
-            break
-        mine.append(frame)
-    return "Traceback (most recent call last):\n" + "".join(traceback.format_list(mine))
-
-
 def without_our_frames(error: BaseException, script: str) -> TracebackType | None:
     """The traceback of an exception that is the user's own, from the script on."""
     found = error.__traceback__
@@ -84,7 +71,7 @@ _PLACE = rf"(?:{re.escape(str(PACKAGE))}|[^\"\n]*site-packages/headgate)"
 _FRAME = re.compile(rf'  File "{_PLACE}/[^\n]*\n(?:    [^\n]*\n)*')
 
 
-def user_frames(text: str) -> str:
+def without_machinery(text: str) -> str:
     """A worker's traceback without Headgate's frames, and without our own words about it."""
     theirs, _, ours = text.rpartition(_LINK)
     return _FRAME.sub("", theirs if theirs and _OURS in ours else text)
@@ -115,10 +102,12 @@ def show_error(error: Exception, script: str) -> None:
         case JobFailed() if logging.getLogger("headgate").isEnabledFor(logging.DEBUG):
             click.echo(str(error), err=True)
         case JobFailed():
-            traces = user_frames(str(error).removesuffix(error.summary).rstrip() + "\n")
+            traces = without_machinery(str(error).removesuffix(error.summary).rstrip() + "\n")
             click.echo(f"{traces.rstrip()}\n\n{error.summary}".lstrip(), err=True)
         case HeadgateError():
-            click.echo(f"{user_traceback(error, script)}headgate: {error}", err=True)
+            frames = "".join(traceback.format_list(user_frames(error)))
+            begin = f"Traceback (most recent call last):\n{frames}" if frames else ""
+            click.echo(f"{begin}headgate: {error}", err=True)
         case _:
             error.__traceback__ = without_our_frames(error, script)
             click.echo("".join(traceback.format_exception(error)), err=True, nl=False)

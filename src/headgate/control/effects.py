@@ -123,8 +123,8 @@ class Outcome:
             return ""
         if self.failure is None:
             return f"the run was {self.state.value}: {self.reason}"
-        trace = self.failure.traceback.rstrip()
-        return f"{self.failure.message}\n\n{trace}" if trace else self.failure.message
+        message, frames = self.failure.message, self.failure.frames
+        return f"{message}\n\n{frames}" if frames else message
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ class Recovery:
         record = f"\nthe record: {failure.record}" if failure.record else ""
         return (
             f"the job has failed: {what}; it goes on from {start} in {in_ms / 1000:.1f} s "
-            f"(restart {self.restarts}){record}{_frames(failure.traceback)}"
+            f"(restart {self.restarts}){record}{_end_of(failure.frames)}"
         )
 
     def statistics(self) -> CheckpointStatistics:
@@ -111,8 +111,7 @@ _FRAMES_CHARS: Final = 4_000
 """So much of a traceback is told at every restart: the end, where it was raised."""
 
 
-def _frames(traceback: str) -> str:
-    text = traceback.rstrip()
+def _end_of(text: str) -> str:
     if not text:
         return ""
     return f"\n{text}" if len(text) <= _FRAMES_CHARS else f"\n…{text[-_FRAMES_CHARS:]}"

@@ -31,9 +31,9 @@ def failure_error(job: str, failure: Failure | None, reason: str = "") -> JobFai
     if failure is None:
         return JobFailed(job, "no cause was told")
     message = f"{failure.message} (no other restart: {reason})" if reason else failure.message
-    trace = failure.traceback.rstrip()
+    trace = failure.frames
     if failure.record:
-        trace += f"\nthe record: {failure.record}"
+        trace = f"{failure.traceback.rstrip()}\nthe record: {failure.record}"
     error = JobFailed(job, message, failure.operator, trace)
     error.__cause__ = revive(failure)
     return error

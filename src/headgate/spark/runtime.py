@@ -6,11 +6,15 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
 from typing import Any, Final
 
 from headgate.api.draft import unexecuted
 from headgate.api.job import RunningJob
 from headgate.api.program import Program
+from headgate.base.errors import HeadgateError
+from headgate.base.user_traceback import user_traceback
 from headgate.connectors.function.source import FunctionSource
 from headgate.functions.function import SourceFunction
 from headgate.functions.sink import Sink
@@ -30,7 +34,20 @@ MOST_BY_DEFAULT: Final = 4
 def open_runtime() -> "SparkRuntime":
     """Called once, when a program first needs it."""
     atexit.register(warn_unexecuted)
+    if sys.excepthook is sys.__excepthook__:  # a debugger's or the user's own stays
+        sys.excepthook = show_uncaught
     return SparkRuntime()
+
+
+def show_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Show where in the program a sentence of ours was raised; with the log level debug, all."""
+    if isinstance(error, HeadgateError) and not log.isEnabledFor(logging.DEBUG):
+        with suppress(OSError, ValueError, AttributeError):  # standard error may be closed
+            sys.stderr.write(user_traceback(error))
+            return
+    sys.__excepthook__(kind, error, trace)
 
 
 def warn_unexecuted() -> None:

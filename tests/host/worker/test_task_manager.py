@@ -241,7 +241,11 @@ def test_a_worker_that_cannot_start_tells_the_driver_why(launcher: Launcher, fol
 
 
 def test_code_that_cannot_be_loaded_fails_the_job_with_advice(
-    launcher: Launcher, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launcher: Launcher,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "only_here.py").write_text("def identity(x):\n    return x\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -255,6 +259,7 @@ def test_code_that_cannot_be_loaded_fails_the_job_with_advice(
     assert outcome.failure is not None
     assert "module 'only_here' is not there" in outcome.failure.message
     assert "env.add_python_file" in outcome.failure.message
+    assert "env.add_python_file" not in capfd.readouterr().err, "the driver says it, once"
 
 
 def test_two_jobs_run_side_by_side(launcher: Launcher, tmp_path: Path) -> None:

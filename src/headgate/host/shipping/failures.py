@@ -1,8 +1,9 @@
 """Exceptions as the driver reports them: a traceback, the record at hand, the exception itself.
 
-The frames of core, host and spark that run operators are left out of tracebacks. Law: no frame of
-the user's is ever cut, and an error without such a frame keeps all of ours, because then the bug
-may be ours.
+The frames of core, host and spark that run operators are left out of tracebacks; an error that
+Headgate raises on purpose says in its sentence what is wrong, and keeps frames of the user's alone.
+Law: no frame of the user's is ever cut, and another error without such a frame keeps all of ours,
+because then the bug may be ours.
 
 Functions are called in comprehensions, so nothing is noted per record; the frames of the traceback
 still hold the record: the loop as a variable, the user's function as an argument. Law: what is
@@ -43,6 +44,7 @@ _SORTED_ITEMS: Final = 100
 """A container with more items is not sorted before it is cut."""
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+_PYTHON: Final = os.path.join(os.path.dirname(os.__file__), "")
 _MACHINERY: Final = tuple(os.path.join(_PACKAGE, room, "") for room in ("core", "host", "spark"))
 
 
@@ -62,14 +64,33 @@ def readable_traceback(error: BaseException) -> str:
     """From the user's function to where it was raised, with the user's own chain of causes."""
     root = root_of(error)
     first = TracebackException.from_exception(root, compact=True)
-    drops_ours = root is not error or isinstance(error, HeadgateError)
     cause: TracebackException | None = first
+    if isinstance(root, HeadgateError):
+        _keep_user_frames(first)
+        cause = None
     while cause is not None:
         rest = list(dropwhile(lambda frame: is_ours(frame.filename), cause.stack))
-        if rest or drops_ours:
+        if rest or root is not error:
             cause.stack = StackSummary.from_list(rest)
         cause = cause.__cause__ or cause.__context__
     return without_secrets("".join(_without_empty_headers(list(first.format()))))
+
+
+def _keep_user_frames(trace: TracebackException) -> None:
+    """Cut the causes that have none: the sentence tells of them."""
+    trace.stack = StackSummary.from_list(
+        [frame for frame in trace.stack if not _is_library(frame.filename)]
+    )
+    if (cause := trace.__cause__ or trace.__context__) is not None:
+        _keep_user_frames(cause)
+        if not cause.stack and cause.__cause__ is None and cause.__context__ is None:
+            trace.__cause__ = trace.__context__ = None
+
+
+def _is_library(filename: str) -> bool:
+    """Whether a file is of Headgate or of Python itself."""
+    is_pythons = filename.startswith(_PYTHON) and "-packages" not in filename
+    return is_pythons or filename.startswith(os.path.join(_PACKAGE, ""))
 
 
 def where_is(thread: threading.Thread) -> str:

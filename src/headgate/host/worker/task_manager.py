@@ -270,7 +270,9 @@ class TaskManager:
         return ended
 
     def order_failed(self, error: Exception) -> None:
-        log.error("an order of the driver cannot be carried out", exc_info=error)
+        # The driver gets the sentence of an error of ours, and says it; others may be bugs here.
+        level = logging.INFO if isinstance(error, HeadgateError) else logging.ERROR
+        log.log(level, "an order of the driver cannot be carried out", exc_info=error)
 
     def task_ended(self) -> None:
         """Its last figures come before its end."""
