@@ -15,6 +15,7 @@ from typing import Final
 
 import cloudpickle
 
+from headgate.host.shipping.code import pickled, unpickled
 from headgate.testing.outside import pickled_by_value
 from headgate.testing.program import Build
 
@@ -85,7 +86,7 @@ def _shipped(build: Build, parallelism: int) -> bytes:
         if by_value:
             cloudpickle.register_pickle_by_value(module)
         with pickled_by_value():
-            return bytes(cloudpickle.dumps((build, parallelism)))
+            return pickled((build, parallelism))
     finally:
         if by_value:
             cloudpickle.unregister_pickle_by_value(module)
@@ -95,7 +96,7 @@ def answer() -> None:
     """In the other process: run it, and write what came of it."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the program prints is no answer
-    build, parallelism = pickle.load(sys.stdin.buffer)
+    build, parallelism = unpickled(sys.stdin.buffer)
     texts = import_module("headgate.testing.simulation").calm_texts(build, parallelism)
     out.write(pickle.dumps(texts))
     out.close()

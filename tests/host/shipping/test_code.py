@@ -70,6 +70,145 @@ def test_records_of_classes_in_main_can_be_pickled_in_a_worker(tmp_path: Path) -
     assert said == ("Click(user='me', colour=<Colour.RED: 1>) Pair(a=1, b=2) Click.Where True")
 
 
+SLOTS = """
+import abc, sys
+from collections import namedtuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from headgate.host.shipping.code import ship
+from tests.host.jobs import job_of, vertices_of
+
+@dataclass(slots=True)
+class Base:
+    user: str
+
+@dataclass(slots=True)
+class Derived(Base):
+    amount: int = 0
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    user: str
+
+class Private(abc.ABC):
+    __slots__ = ("__hidden", "__weakref__")
+    def __init__(self):
+        self.__hidden = 5
+    def shown(self):
+        return self.__hidden
+
+class Left(Base):
+    __slots__ = ()
+    name = Base.user
+
+class Right(Base):
+    __slots__ = ()
+    who = Base.user
+
+class Renamed(Left, Right):
+    __slots__ = ()
+
+class Pair(NamedTuple):
+    a: int
+
+Old = namedtuple("Old", "a")
+
+def map_it(number):
+    made = [Base("me"), Derived("me", 1), Frozen("me"), Private(), Pair(1), Old(1)]
+    found = [hasattr(value, "__dict__") for value in [*made, Renamed("me")]]
+    assert Renamed("me").name == Renamed("me").who == "me"
+    return made[:3], made[3].shown(), made[4], found, Private.__weakrefoffset__ > 0
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(ship(vertices_of(job_of(Path("x"), map_it))))
+"""
+
+SLOTS_WORKER = (
+    WORKER.rpartition("again =")[0]
+    + """
+made, hidden, pair, found, has_weak_references = pickle.loads(pickle.dumps(function(1)))
+print(made, hidden, pair, found, has_weak_references)
+"""
+)
+
+
+def test_classes_in_main_keep_their_slots_in_a_worker(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + SLOTS)
+    said = python("-c", SLOTS_WORKER, data=python(str(program))).decode().strip()
+    made = "[Base(user='me'), Derived(user='me', amount=1), Frozen(user='me')]"
+    assert said == f"{made} 5 Pair(a=1) {[False] * 7} True"
+
+
+SUBMODULES = """
+import sys
+from pathlib import Path
+
+import parcel
+import parcel.closure, parcel.comprehension, parcel.generator, parcel.kept.helper
+import parcel.in_lambda, parcel.local_class, parcel.method, parcel.unused
+from headgate.host.shipping.code import ship
+from tests.host.jobs import job_of, vertices_of
+
+def in_lambda():
+    return (lambda: parcel.in_lambda.VALUE)()
+
+def comprehension():
+    return [parcel.comprehension.VALUE for _ in range(1)][0]
+
+def generator():
+    return next(parcel.generator.VALUE for _ in range(1))
+
+class Fetcher:
+    def fetch(self):
+        def inner():
+            return lambda: parcel.method.VALUE
+        return inner()()
+
+def local_class():
+    class Local:
+        value = parcel.local_class.VALUE
+    return Local.value
+
+def enclosed():
+    package = parcel
+    return lambda: [package.closure.VALUE for _ in range(1)][0]
+
+closure = enclosed()
+
+def helper():
+    return (lambda: parcel.kept.helper.VALUE)()
+
+CALLS = (in_lambda, comprehension, generator, Fetcher().fetch, local_class, closure, helper)
+
+def map_it(number):
+    return [call() for call in CALLS], "parcel.unused" in sys.modules
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(ship(vertices_of(job_of(Path("x"), map_it))))
+"""
+
+
+def test_submodules_that_nested_code_uses_are_imported_in_a_worker(tmp_path: Path) -> None:
+    names = ["in_lambda", "comprehension", "generator", "method", "local_class", "closure"]
+    (tmp_path / "parcel" / "kept").mkdir(parents=True)
+    for name in ["__init__", "kept/__init__", *names, "kept/helper", "unused"]:
+        (tmp_path / "parcel" / f"{name}.py").write_text(f"VALUE = {name!r}")
+    program = tmp_path / "program.py"
+    program.write_text(f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + SUBMODULES)
+    worker = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+from headgate.host.shipping.code import unship
+vertices = unship(sys.stdin.buffer.read())
+print(vertices[1].chain.operators[0].make.args[0](1))
+"""
+    said = python("-c", worker, data=python(str(program))).decode().strip()
+    assert said == str(([*names, "kept/helper"], False))
+
+
 def test_vertices_arrive_as_they_were(tmp_path: Path) -> None:
     vertices = vertices_of(job_of(tmp_path))
     arrived = unship(ship(vertices))

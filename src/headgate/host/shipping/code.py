@@ -2,18 +2,27 @@
 
 Functions and classes of the user's ``__main__`` are pickled by value. Records, however, are pickled
 by reference between workers, so classes of ``__main__`` are put into the worker's own ``__main__``,
-where plain pickle looks for them. Law: what is unshipped behaves as what was shipped; a function
-that cannot be pickled is refused in the driver, with its operator and the object it holds.
+where plain pickle looks for them. Submodules that the driver has imported, and that functions find
+as attributes of their packages, are imported there. Law: what is unshipped behaves as what was
+shipped; a function that cannot be pickled is refused in the driver, with its operator and the
+object it holds.
 """
 
 import functools
 import io
 import pickle
 import sys
+from abc import ABCMeta
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from types import FunctionType, MethodType, ModuleType
-from typing import Any, Final, TypeAlias
+from types import (
+    CodeType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 import cloudpickle
 
@@ -29,41 +38,62 @@ _DEPTH: Final = 20
 
 def ship(vertices: Mapping[int, JobVertex], functions: Functions = _NO_FUNCTIONS) -> bytes:
     """The vertices of a job as bytes; raises FunctionUnpicklable."""
-    target = io.BytesIO()
-    pickler = ShippingPickler(target)
     try:
-        pickler.dump(dict(vertices))
-        pickler.dump(pickler.classes)  # the same pickler: classes stay identical
+        return pickled(dict(vertices))
     except Exception as error:
         raise _unpicklable(vertices, functions, error) from error
+
+
+def pickled(thing: object) -> bytes:
+    """An object with functions of the user's, for ``unpickled`` in another process."""
+    target = io.BytesIO()
+    pickler = ShippingPickler(target)
+    pickler.dump(thing)
+    pickler.dump(pickler.classes)  # the same pickler: classes stay identical
+    pickler.dump([sys.modules[name] for name in sorted(pickler.submodules)])
     return target.getvalue()
 
 
 def unship(code: bytes) -> dict[int, JobVertex]:
     """Load the vertices in a worker; raises CodeUnloadable."""
-    unpickler = pickle.Unpickler(io.BytesIO(code))
     try:
-        vertices: dict[int, JobVertex] = unpickler.load()
-        classes: dict[str, type] = unpickler.load()
+        vertices: dict[int, JobVertex] = unpickled(io.BytesIO(code))
     except ModuleNotFoundError as error:
         raise CodeUnloadable(f"{type(error).__name__}: {error}", error.name or "") from error
     except (Exception, SystemExit) as error:  # a module that it imports may call exit()
         raise CodeUnloadable(f"{type(error).__name__}: {error}") from error
-    _adopt(classes)
     return vertices
 
 
+def unpickled(source: BinaryIO) -> Any:
+    """The object that ``pickled`` was given; what it needs is in ``__main__``, or imported."""
+    unpickler = pickle.Unpickler(source)
+    thing = unpickler.load()
+    classes: dict[str, type] = unpickler.load()
+    unpickler.load()  # this imports the submodules
+    _adopt(classes)
+    return thing
+
+
 class ShippingPickler(cloudpickle.CloudPickler):  # type: ignore[misc] # it has no types
-    """Pickles by value what workers cannot import, and collects the classes of ``__main__``."""
+    """Pickles by value what workers cannot import, and collects what has to come along."""
 
     def __init__(self, target: io.BytesIO) -> None:
         super().__init__(target, protocol=5)
         self.classes: dict[str, type] = {}
+        """Those of ``__main__``, by their names."""
+        self.submodules: set[str] = set()
+        """What functions find as attributes of packages."""
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, type) and thing.__module__ == "__main__":
             self._collect(thing)
-        return super().reducer_override(thing)
+        reduced = super().reducer_override(thing)
+        if type(thing) in (type, ABCMeta) and reduced is not NotImplemented:
+            _keep_slots(thing, reduced)
+        if isinstance(thing, FunctionType) and reduced is not NotImplemented:  # by value
+            self.submodules |= _submodules_of(thing)
+        return reduced
 
     def _collect(self, kind: type) -> None:
         """A nested class is found through the class around it, so that one comes along."""
@@ -72,6 +102,54 @@ class ShippingPickler(cloudpickle.CloudPickler):  # type: ignore[misc] # it has 
         if isinstance(owner, type):
             self.classes.setdefault(path[0], owner)
             self.classes.setdefault(kind.__qualname__, kind)
+
+
+def _keep_slots(kind: type, reduced: tuple[Any, ...]) -> None:
+    """Let a class that goes by value be made with its slots.
+
+    cloudpickle makes it without, so that instances have a ``__dict__`` and take any attribute.
+    """
+    namespace = next((part for part in reduced[1] if isinstance(part, dict)), None)
+    if NamedTuple in getattr(kind, "__orig_bases__", ()):
+        return  # it says itself how its subclasses are made
+    if "__slots__" in vars(kind) and namespace is not None:
+        slots = [
+            name
+            for name, held in vars(kind).items()
+            if isinstance(held, MemberDescriptorType)
+            and (held.__objclass__, held.__name__) == (kind, name)  # else another name for a slot
+        ]
+        slots += [name for name in ("__dict__", "__weakref__") if name in vars(kind)]
+        namespace["__slots__"] = tuple(slots)
+
+
+def _submodules_of(function: FunctionType) -> set[str]:
+    """Imported modules that a function, or code nested in it, can reach through their packages.
+
+    cloudpickle looks only into the outermost code, not into lambdas and comprehensions.
+    """
+    packages = {
+        f"{part.__name__}."
+        for _, part in _parts_of_function(function, "")
+        if isinstance(part, ModuleType) and hasattr(part, "__path__")
+    }
+    if not packages:
+        return set()
+    names = set(_names_in(function.__code__))
+    return {
+        module
+        for module in list(sys.modules)
+        for package in packages
+        if module.startswith(package) and names.issuperset(module[len(package) :].split("."))
+    }
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    """Globals and attributes that code uses, with those of the code nested in it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
 
 
 _adopted: dict[str, type] = {}
@@ -185,7 +263,7 @@ def _parts_of_function(function: FunctionType, name: str) -> Iterator[tuple[str,
             yield f"closure variable {variable!r} of {name}", cell.cell_contents
         except ValueError:
             continue  # not assigned yet
-    for variable in function.__code__.co_names:
+    for variable in dict.fromkeys(_names_in(function.__code__)):
         if variable in function.__globals__:
             yield f"global variable {variable!r} of {name}", function.__globals__[variable]
     for default in function.__defaults__ or ():
