@@ -212,3 +212,23 @@ def test_function_that_cannot_travel_is_refused_before_an_action(spark: "SparkSe
     stream = environment().from_dataframe(spark.range(3)).map(lambda row: (lock, row.id))
     with pytest.raises(FunctionUnpicklable, match="'Map'"):
         stream.to_dataframe("n long")
+
+
+def test_objects_of_sparks_driver_in_a_function_are_named_with_what_to_do(
+    spark: "SparkSession",
+) -> None:
+    frame, context = spark.range(3), spark.sparkContext
+    broadcast, counter = context.broadcast({1: "one"}), context.accumulator(0)
+    uses: list[tuple[str, Any, str]] = [
+        ("spark", lambda row: spark.range(row.id).count(), "env.from_dataframe"),
+        ("frame", lambda row: [frame.count() for _ in range(1)], "env.from_dataframe"),
+        ("context", lambda row: context.defaultParallelism, "env.from_dataframe"),
+        ("broadcast", lambda row: broadcast.value[row.id], "hold its value"),
+        ("counter", lambda row: counter.add(1), "get_metrics_group"),
+    ]
+    for variable, function, advice in uses:
+        stream = environment().from_dataframe(frame).map(function)
+        words = f"closure variable '{variable}' of .*lives in the driver.*{advice}"
+        with pytest.raises(FunctionUnpicklable, match=words) as caught:
+            stream.to_dataframe("n long")
+        assert "open()" not in str(caught.value)

@@ -241,10 +241,17 @@ class RecordsFailing(HeadgateError):
 class FunctionUnpicklable(HeadgateError):
     """A user's function, or something that it holds, cannot be pickled."""
 
-    def __init__(self, operator: str, role: str, culprit: str, problem: str) -> None:
+    def __init__(
+        self,
+        operator: str,
+        role: str,
+        culprit: str,
+        problem: str,
+        advice: str = "create it in open(), or inside of the function",
+    ) -> None:
         super().__init__(
             f"operator {operator!r}: its {role} cannot be sent to the workers, because {culprit} "
-            f"cannot be pickled ({problem}); create it in open(), or inside of the function"
+            f"cannot be pickled ({problem}); {advice}"
         )
         self.operator = operator
         self.role = role

@@ -1,10 +1,14 @@
 """The job's code on its way: classes of __main__ arrive, what cannot travel is named."""
 
 import functools
+import logging
 import pickle
+import socket
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -282,6 +286,80 @@ def test_what_cannot_travel_is_named(tmp_path: Path, function: object, culprit: 
     assert culprit in error.culprit
     assert "create it in open()" in str(error)
     assert "lock" in error.problem
+
+
+class SparkSession:
+    """Stands for the session, whose package is not needed here."""
+
+    __module__ = "pyspark.sql.session"
+
+
+class Broadcast:
+    __module__ = "pyspark.core.broadcast"
+
+
+class Accumulator:
+    __module__ = "pyspark.accumulators"
+
+
+def refused(tmp_path: Path, function: object) -> str:
+    with pytest.raises(FunctionUnpicklable) as caught:
+        ship(vertices_of(job_of(tmp_path, function)), {2: [("map function", function)]})
+    return str(caught.value)
+
+
+def holding(thing: object) -> object:
+    return lambda value: [thing for _ in range(value)]
+
+
+@pytest.mark.parametrize(
+    ("thing", "advice"),
+    [
+        (SparkSession(), "read rows as a stream with env.from_dataframe(df) and connect() it"),
+        (Broadcast(), "let the function hold its value"),
+        (Accumulator(), "count with a counter of get_metrics_group()"),
+    ],
+)
+def test_what_lives_in_sparks_driver_is_refused_with_what_works_instead(
+    tmp_path: Path, thing: object, advice: str
+) -> None:
+    said = refused(tmp_path, holding(thing))
+    kind = type(thing).__name__
+    where = f"closure variable 'thing' of holding.<locals>.<lambda> (a {kind})"
+    assert f"because {where.replace('(a A', '(an A')} cannot be pickled (it lives in" in said
+    assert f"the driver); {advice}" in said
+    assert "open()" not in said, "it cannot be made there either"
+    assert "it lives in the driver" in refused(tmp_path, functools.partial(print, [{"it": thing}]))
+
+
+def test_other_things_of_the_driver_are_named_with_what_to_do(tmp_path: Path) -> None:
+    with (
+        (tmp_path / "words").open("w") as file,
+        socket.socket() as connection,
+        closing(sqlite3.connect(tmp_path / "db")) as database,
+    ):
+        for thing, name, advice in (
+            (file, "a TextIOWrapper", "open it in open() and close it in close()"),
+            (connection, "a socket", "connect in open() and disconnect in close()"),
+            (database, "a Connection", "connect in open() and disconnect in close()"),
+            ((n for n in ()), "a generator", "make a list of it"),
+            (logging.StreamHandler(), "a StreamHandler", "log with logging.getLogger(name)"),
+            (threading.Lock(), "a lock", "create it in open(), or inside of the function"),
+        ):
+            said = refused(tmp_path, holding(thing))
+            where = f"because closure variable 'thing' of holding.<locals>.<lambda> ({name}) cannot"
+            assert where in said and advice in said
+
+
+def test_the_variable_of_the_function_is_named_however_deep_the_culprit_is(tmp_path: Path) -> None:
+    said = refused(tmp_path, holding({"a": [Client(threading.Lock())]}))
+    assert "attribute 'lock' of Client (a lock), which closure variable 'thing' of holding" in said
+
+
+def test_a_global_that_only_nested_code_uses_is_found(tmp_path: Path) -> None:
+    code = "lock = make()\nmap_it = lambda value: [lock for _ in range(value)]"
+    exec(code, names := {"make": threading.Lock, "__name__": "__main__"})
+    assert "global variable 'lock' of <lambda> (a lock)" in refused(tmp_path, names["map_it"])
 
 
 def test_without_roles_the_operator_and_the_culprit_are_named_too(tmp_path: Path) -> None:

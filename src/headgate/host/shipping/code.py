@@ -10,7 +10,9 @@ object it holds.
 
 import functools
 import io
+import logging
 import pickle
+import socket
 import sys
 from abc import ABCMeta
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +20,7 @@ from dataclasses import fields, is_dataclass
 from types import (
     CodeType,
     FunctionType,
+    GeneratorType,
     MemberDescriptorType,
     MethodType,
     ModuleType,
@@ -27,6 +30,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 import cloudpickle
 
 from headgate.base.errors import CodeUnloadable, FunctionUnpicklable
+from headgate.core.chain.spec import OperatorSpec
 from headgate.plan.job_graph import JobVertex
 
 Functions: TypeAlias = Mapping[int, Sequence[tuple[str, object]]]
@@ -34,6 +38,28 @@ Functions: TypeAlias = Mapping[int, Sequence[tuple[str, object]]]
 
 _NO_FUNCTIONS: Final[Functions] = {}
 _DEPTH: Final = 20
+
+_LIVES_IN_DRIVER: Final = "it lives in the driver"
+_ROWS_OF_SPARK: Final = (
+    "read rows as a stream with env.from_dataframe(df) and connect() it, with broadcast() if every "
+    "task needs all of them, or collect() them before and let the function hold the list"
+)
+_OF_SPARK: Final = {
+    "SparkSession": _ROWS_OF_SPARK,
+    "SparkContext": _ROWS_OF_SPARK,
+    "DataFrame": _ROWS_OF_SPARK,
+    "RDD": _ROWS_OF_SPARK,
+    "Broadcast": "let the function hold its value, or connect() with a broadcast() stream",
+    "Accumulator": "count with a counter of get_metrics_group() of the runtime context",
+}
+"""What works instead of classes of Spark that are of no use in a worker, even if pickled."""
+_CONNECT: Final = "connect in open() and disconnect in close()"
+_ADVICE: Final[tuple[tuple[type, str], ...]] = (
+    (socket.socket, _CONNECT),
+    (io.IOBase, "open it in open() and close it in close()"),
+    (GeneratorType, "make a list of it, or start it in open()"),
+    (logging.Handler, "log with logging.getLogger(name): the driver gets the lines of all tasks"),
+)
 
 
 def ship(vertices: Mapping[int, JobVertex], functions: Functions = _NO_FUNCTIONS) -> bytes:
@@ -86,6 +112,8 @@ class ShippingPickler(cloudpickle.CloudPickler):  # type: ignore[misc] # it has 
         """What functions find as attributes of packages."""
 
     def reducer_override(self, thing: Any) -> Any:
+        if _of_spark(thing) is not None:
+            raise pickle.PicklingError(_LIVES_IN_DRIVER)
         if isinstance(thing, type) and thing.__module__ == "__main__":
             self._collect(thing)
         reduced = super().reducer_override(thing)
@@ -189,38 +217,61 @@ def _unpicklable(
         for operator in vertex.chain.operators:
             for role, function in functions.get(operator.id, ()):
                 if (problem := _pickling_error(function)) is not None:
-                    culprit = _find_culprit(function)
-                    return FunctionUnpicklable(operator.name, role, culprit, _words(problem))
+                    return _refused(operator.name, role, function, problem)
             if (problem := _pickling_error(operator)) is not None:
                 # An operator's own parts are named after the user's object that they hold.
-                culprit = _find_culprit(operator)
-                return FunctionUnpicklable(operator.name, "function", culprit, _words(problem))
+                return _refused(operator.name, "function", operator, problem)
     names = ", ".join(vertex.name for vertex in vertices.values())
     return FunctionUnpicklable(names, "function", "something that it holds", _words(error))
+
+
+def _refused(operator: str, role: str, function: object, problem: Exception) -> FunctionUnpicklable:
+    culprit, part = _find_culprit(function)
+    if (advice := _of_spark(part)) is not None:
+        return FunctionUnpicklable(operator, role, culprit, _LIVES_IN_DRIVER, advice)
+    if (advice := _advice(part)) is not None:
+        return FunctionUnpicklable(operator, role, culprit, _words(problem), advice)
+    return FunctionUnpicklable(operator, role, culprit, _words(problem))
+
+
+def _of_spark(thing: object) -> str | None:
+    """What works instead of an object of Spark's driver; None: it is no such object."""
+    for kind in type(thing).__mro__:
+        if kind.__module__.partition(".")[0] == "pyspark" and kind.__name__ in _OF_SPARK:
+            return _OF_SPARK[kind.__name__]
+    return None
+
+
+def _advice(thing: object) -> str | None:
+    """What to do about an object that cannot be pickled, if more can be said than of any other."""
+    if "connection" in type(thing).__name__.lower():
+        return _CONNECT
+    return next((words for kind, words in _ADVICE if isinstance(thing, kind)), None)
 
 
 def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _find_culprit(thing: object) -> str:
+def _find_culprit(thing: object) -> tuple[str, object]:
     """The innermost part that cannot be pickled, such as ``attribute 'lock' of Parser (a lock)``.
 
     The search goes into closures, globals, defaults and attributes, always into a part that cannot
-    be pickled itself.
+    be pickled itself, and no further than to one that users know what to do about.
     """
     path = [f"{_name(thing)} itself"]
     seen = [thing]
-    while len(path) < _DEPTH:
+    while len(path) < _DEPTH and not (_of_spark(seen[-1]) or _advice(seen[-1])):
         found = _first_bad_part(seen[-1], seen)
         if found is None:
             break
         words, part = found
         path.append(f"{words} ({_article(type(part).__name__)})")
         seen.append(part)
-    if len(path) > 2:
-        return f"{path[-1]}, which {path[-2]} holds,"
-    return path[-1]
+    if len(path) < 3:
+        return path[-1], seen[-1]
+    holder = path[-2] if isinstance(thing, OperatorSpec) else path[1]  # what the user has written
+    return f"{path[-1]}, which {holder} holds,", seen[-1]
 
 
 def _first_bad_part(thing: object, seen: list[object]) -> tuple[str, object] | None:
