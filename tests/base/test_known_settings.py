@@ -2,8 +2,8 @@
 
 import pytest
 
-from headgate.base.known_settings import FORMER, KEYS, SECTIONS, is_known, unknown_settings
-from headgate.base.recovery_settings import CheckpointSettings, RecoverySettings, RestartSettings
+from headgate.base.known_settings import ELSEWHERE, KEYS, SECTIONS, is_known, unknown_settings
+from headgate.base.setting_fields import FORMER_KEYS
 from headgate.base.settings import describe_settings
 
 OURS = [key for key, _, _ in describe_settings()]
@@ -11,16 +11,14 @@ OURS = [key for key, _, _ in describe_settings()]
 
 def test_every_setting_of_ours_is_known_and_stands_in_no_list_of_others() -> None:
     assert unknown_settings(OURS) == []
-    assert [key for key in OURS if key in KEYS or key in FORMER or key.startswith(SECTIONS)] == []
+    assert [key for key in OURS if key in KEYS or key.startswith(SECTIONS)] == []
+    assert [key for key in OURS if key in ELSEWHERE or key in FORMER_KEYS] == []
 
 
 def test_former_keys_that_are_read_are_known() -> None:
-    former = [
-        *CheckpointSettings.former_keys,
-        *RecoverySettings.former_keys,
-        *RestartSettings.former_keys,
-    ]
-    assert unknown_settings(former) == []
+    assert unknown_settings(FORMER_KEYS) == []
+    assert set(FORMER_KEYS.values()) <= set(OURS)
+    assert not KEYS.intersection(FORMER_KEYS)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +65,7 @@ def test_keys_of_pyflink_and_spark_that_are_passed_over_on_purpose_are_known(key
         ("pipeline.jar", "pipeline.jars"),
         ("rest.bind-adress", "rest.bind-address"),
         ("rest.bind-port", "rest.port"),
-        # Flink's former names of what Headgate has under the new one only.
-        ("state.backend", "state.backend.type"),
-        ("taskmanager.network.memory.max", "taskmanager.memory.network.max"),
+        ("State.backend.type", "state.backend.type"),
     ],
 )
 def test_a_misspelt_key_is_found_with_what_was_meant(key: str, suggestion: str) -> None:

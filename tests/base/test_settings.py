@@ -15,6 +15,7 @@ from headgate.base.errors import SettingsInvalid
 from headgate.base.log_settings import LogSettings
 from headgate.base.recovery_settings import CheckpointSettings, RecoverySettings, RestartSettings
 from headgate.base.redaction import HIDDEN, redacted
+from headgate.base.setting_fields import FORMER_KEYS, SettingsGroup
 from headgate.base.settings import (
     GIB,
     KIB,
@@ -198,6 +199,56 @@ def test_the_described_default_is_what_parsing_it_gives() -> None:
     assert ExchangeSettings.parse(described) == ExchangeSettings()
     assert JobSettings.parse(described) == JobSettings()
     assert StateSettings.parse(described) == StateSettings()
+
+
+@pytest.mark.parametrize(
+    ("group", "key", "text", "field", "value"),
+    [
+        (JobSettings, "pipeline.operator-chaining", "false", "chaining", False),
+        (ExchangeSettings, "execution.buffer-timeout", "7 ms", "buffer_timeout_ms", 7),
+        (ExchangeSettings, "taskmanager.network.memory.max", "2g", "memory_max_bytes", 2 * GIB),
+        (ExchangeSettings, "taskmanager.network.memory.min", "1m", "memory_min_bytes", MIB),
+        (ExchangeSettings, "taskmanager.network.memory.fraction", "0.2", "memory_fraction", 0.2),
+        (ExchangeSettings, "taskmanager.net.request-backoff.initial", "3", "backoff_initial_ms", 3),
+        (ExchangeSettings, "taskmanager.net.request-backoff.max", "300", "backoff_max_ms", 300),
+        (RestSettings, "web.port", "9000", "port", 9000),
+        (RestSettings, "web.address", "0.0.0.0", "bind_address", "0.0.0.0"),
+        (CheckpointSettings, "state.backend.fs.checkpointdir", "here", "folder", "here"),
+        (CheckpointSettings, "state.backend.changelog.enabled", "true", "changelog", True),
+        (
+            CheckpointSettings,
+            "execution.checkpointing.recover-without-channel-state.checkpoint-id",
+            "12",
+            "ignored_in_flight",
+            12,
+        ),
+    ],
+)
+def test_a_deprecated_key_that_flink_reads_takes_effect_unless_the_new_one_is_given(
+    group: type[SettingsGroup], key: str, text: str, field: str, value: object
+) -> None:
+    assert getattr(group.parse({key: text}), field) == value
+    default = next(f for f in fields(group) if f.name == field).default
+    both = {key: text, FORMER_KEYS[key]: str(default)}
+    assert getattr(group.parse(both), field) == default
+
+
+def test_a_wrong_text_under_a_deprecated_key_is_refused_with_the_key_that_was_written() -> None:
+    with pytest.raises(SettingsInvalid) as refused:
+        ExchangeSettings.parse({"execution.buffer-timeout": "soon"})
+    assert refused.value.key == "execution.buffer-timeout"
+
+
+def test_buffers_wait_until_they_are_full_if_the_buffer_timeout_is_disabled() -> None:
+    texts = {"execution.buffer-timeout.interval": "5 ms"}
+    key = "execution.buffer-timeout.enabled"
+    assert ExchangeSettings.parse({**texts, key: "false"}).buffer_timeout_ms == -1
+    assert ExchangeSettings.parse({**texts, key: "true"}).buffer_timeout_ms == 5
+
+
+def test_of_two_deprecated_keys_for_one_setting_the_first_that_flink_asks_for_counts() -> None:
+    texts = {"jobmanager.web.address": "10.0.0.1", "web.address": "10.0.0.2"}
+    assert RestSettings.parse(texts).bind_address == "10.0.0.2"
 
 
 def test_settings_of_a_job_are_parsed_beside_those_of_the_exchange() -> None:

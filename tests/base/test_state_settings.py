@@ -82,5 +82,5 @@ def test_the_older_name_of_the_backend_counts_unless_the_new_one_is_there() -> N
     assert StateSettings.parse({"state.backend": "rocksdb"}).backend is StateBackendKind.ROCKSDB
     both = {"state.backend": "rocksdb", "state.backend.type": "hashmap"}
     assert StateSettings.parse(both).backend is StateBackendKind.HASHMAP
-    with pytest.raises(SettingsInvalid, match="state.backend.type: 'heap' is none of"):
+    with pytest.raises(SettingsInvalid, match="state.backend: 'heap' is none of"):
         StateSettings.parse({"state.backend": "heap"})

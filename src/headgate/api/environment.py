@@ -30,6 +30,7 @@ from headgate.api.settings.state_backend import StateBackend, backend_of
 from headgate.api.types.types import TypeInformation
 from headgate.base.errors import PlanInvalid
 from headgate.base.recovery_settings import SAVEPOINT_FOLDER, CheckpointSettings
+from headgate.base.setting_fields import under_current_keys
 from headgate.base.settings import ExchangeSettings, JobSettings
 from headgate.core.chain.watermarks import source_time_plan
 from headgate.core.operators.source import SourceOperator
@@ -235,9 +236,8 @@ class StreamExecutionEnvironment:
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
         """None: nothing was said."""
-        if not self._configuration.contains_key(CHANGELOG):
-            return None
-        return self._configuration.get_boolean(CHANGELOG, False)
+        texts = under_current_keys(self._configuration.to_dict())
+        return CheckpointSettings.parse(texts).changelog if CHANGELOG in texts else None
 
     # Chains and parallelism
 

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final
 
+from headgate.base.setting_fields import FORMER_KEYS
 from headgate.base.settings import describe_settings
 
 ALIKE: Final = 0.75
@@ -41,14 +42,15 @@ def unknown_settings(keys: Iterable[str]) -> list[UnknownSetting]:
 def is_known(key: str) -> bool:
     """Whether the key is ours, or is passed over on purpose."""
     small = key.lower()
-    return key in _own_keys() or small in _PASSED_OVER or small.startswith(SECTIONS)
+    is_read = key in _own_keys() or key in FORMER_KEYS
+    return is_read or small in _PASSED_OVER or small.startswith(SECTIONS)
 
 
 def suggestion_for(key: str) -> str:
     """The known key that comes nearest; empty if none comes near."""
     small = key.lower()
     found = get_close_matches(small, [*_own_keys(), *KEYS], 1, ALIKE)
-    return FORMER.get(small) or (found[0] if found else "")
+    return ELSEWHERE.get(small) or (found[0] if found else "")
 
 
 @lru_cache(maxsize=1)
@@ -83,25 +85,23 @@ KEYS: Final = frozenset(
     """
 execution.allow-client-job-configurations execution.attached execution.batch-shuffle-mode
 execution.batch-state-backend.enabled execution.buffer-timeout.enabled
-execution.checkpointing.alignment-timeout execution.checkpointing.approximate-local-recovery
+execution.checkpointing.approximate-local-recovery
 execution.checkpointing.checkpoints-after-tasks-finish
 execution.checkpointing.checkpoints-after-tasks-finish.enabled
 execution.checkpointing.cleaner.parallel-mode execution.checkpointing.create-subdir
 execution.checkpointing.during-recovery.enabled execution.checkpointing.interval-during-backlog
 execution.checkpointing.local-backup.dirs execution.checkpointing.local-backup.enabled
-execution.checkpointing.snapshot-compression execution.checkpointing.unaligned
+execution.checkpointing.snapshot-compression
 execution.checkpointing.unaligned.interruptible-timers.enabled
 execution.checkpointing.unaligned.max-subtasks-per-channel-state-file
 execution.checkpointing.unaligned.recover-output-on-downstream.enabled
 execution.checkpointing.write-buffer-size execution.job-listeners
 execution.job-status-changed-listeners execution.program-config.enabled
 execution.program-config.wildcards execution.savepoint-restore-mode
-execution.savepoint.ignore-unclaimed-state execution.savepoint.path
 execution.shutdown-on-application-finish execution.shutdown-on-attached-exit
 execution.sort-keyed-partition.memory execution.sort-partition.memory
 execution.sorted-inputs.enabled execution.state-recovery.approximate-local-recovery
 execution.state-recovery.claim-mode execution.state-recovery.from-local
-execution.state-recovery.without-channel-state.checkpoint-id
 execution.submit-failed-job-on-application-error execution.target
 execution.terminate-application-on-any-job-terminated-exceptionally
 heartbeat.rpc-failure-threshold
@@ -127,7 +127,7 @@ python.map-state.write-cache-size python.metric.enabled python.operator-chaining
 python.profile.enabled python.pythonpath python.state.cache-size python.systemenv.enabled
 rest.address rest.async.store-duration rest.await-leader-timeout rest.connection-timeout
 rest.idleness-timeout rest.url-prefix
-restart-strategy security.context.factory.classes security.keytab
+security.context.factory.classes security.keytab
 security.module.factory.classes security.principal security.ssl.algorithms
 security.ssl.close-notify-flush-timeout security.ssl.handshake-timeout
 security.ssl.internal.cert.fingerprint security.ssl.internal.close-notify-flush-timeout
@@ -139,8 +139,8 @@ security.ssl.internal.truststore-password security.ssl.internal.truststore-type
 security.ssl.key-password security.ssl.keystore security.ssl.keystore-password
 security.ssl.protocol security.ssl.provider security.ssl.session-cache-size
 security.ssl.session-timeout security.ssl.truststore security.ssl.truststore-password
-security.ssl.verify-hostname state.backend.fs.checkpointdir state.backend.fs.memory-threshold
-state.backend.fs.write-buffer-size state.backend.incremental state.backend.local-recovery
+security.ssl.verify-hostname
+state.backend.fs.write-buffer-size state.backend.local-recovery
 state.backend.rocksdb.block.blocksize state.backend.rocksdb.block.cache-size
 state.backend.rocksdb.block.metadata-blocksize state.backend.rocksdb.bloom-filter.bits-per-key
 state.backend.rocksdb.bloom-filter.block-based-mode
@@ -157,9 +157,8 @@ state.backend.rocksdb.timer-service.cache-size state.backend.rocksdb.timer-servi
 state.backend.rocksdb.use-bloom-filter state.backend.rocksdb.use-ingest-db-restore-mode
 state.backend.rocksdb.write-batch-size state.backend.rocksdb.writebuffer.count
 state.backend.rocksdb.writebuffer.number-to-merge state.backend.rocksdb.writebuffer.size
-state.checkpoint-storage state.checkpoint.cleaner.parallel-mode state.checkpoints.create-subdir
-state.checkpoints.dir state.checkpoints.num-retained state.savepoints.dir
-state.storage.fs.memory-threshold state.storage.fs.write-buffer-size task.cancellation-interval
+state.checkpoint.cleaner.parallel-mode state.checkpoints.create-subdir
+state.storage.fs.write-buffer-size task.cancellation-interval
 task.cancellation.interval task.cancellation.timers.timeout taskmanager.collect-sink.port
 taskmanager.cpu.cores taskmanager.data.bind-port taskmanager.data.ssl.enabled taskmanager.host
 taskmanager.jvm-exit-on-oom taskmanager.load-balance.mode taskmanager.log.path
@@ -182,16 +181,6 @@ state.changelog.max-failures-allowed state.changelog.periodic-materialize.enable
 state.changelog.periodic-materialize.interval state.changelog.storage
 """.split()  # noqa: SIM905 - as a list of literals it would be three times as long
 )
-FORMER: Final = {
-    "execution.buffer-timeout": "execution.buffer-timeout.interval",
-    "pipeline.operator-chaining": "pipeline.operator-chaining.enabled",
-    "rest.bind-port": "rest.port",
-    "state.backend": "state.backend.type",
-    "taskmanager.net.request-backoff.initial": "taskmanager.network.request-backoff.initial",
-    "taskmanager.net.request-backoff.max": "taskmanager.network.request-backoff.max",
-    "taskmanager.network.memory.fraction": "taskmanager.memory.network.fraction",
-    "taskmanager.network.memory.max": "taskmanager.memory.network.max",
-    "taskmanager.network.memory.min": "taskmanager.memory.network.min",
-}
-"""Old keys of Flink's that Headgate does not read, with the ones that it does."""
+ELSEWHERE: Final = {"rest.bind-port": "rest.port"}
+"""Keys of Flink's that Headgate does not read, with the ones to use instead."""
 _PASSED_OVER: Final = frozenset(key.lower() for key in KEYS)

@@ -1,15 +1,14 @@
 """Settings of recovery: when checkpoints are taken, what a job starts from, how it is restarted.
 
-Keys and defaults are those of Flink 2; former keys are understood too. Law: where both are given,
-the new one counts. If nothing is said of barriers, checkpoints are aligned and barriers begin to
-overtake after a while; ``unaligned.enabled: true`` without a timeout makes them overtake at once.
-If nothing is said of restarts, a job with checkpoints is restarted with growing pauses, one
-without is not.
+Keys and defaults are those of Flink 2. If nothing is said of barriers, checkpoints are aligned and
+barriers begin to overtake after a while; ``unaligned.enabled: true`` without a timeout makes them
+overtake at once. If nothing is said of restarts, a job with checkpoints is restarted with growing
+pauses, one without is not.
 """
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import ClassVar, Final
+from typing import Final
 
 from headgate.base.errors import SettingsInvalid
 from headgate.base.setting_fields import SettingsGroup, setting
@@ -26,6 +25,7 @@ HMAC_UNSIGNED: Final = "execution.checkpointing.hmac.allow-unsigned"
 JOB_ID: Final = "pipeline.job-id"
 RESTORE_PATH: Final = "execution.state-recovery.path"
 IGNORE_UNCLAIMED: Final = "execution.state-recovery.ignore-unclaimed-state"
+IGNORED_IN_FLIGHT: Final = "execution.state-recovery.without-channel-state.checkpoint-id"
 IGNORE_DAMAGED: Final = "execution.state-recovery.ignore-damaged-checkpoints"
 STRATEGY_TYPE: Final = "restart-strategy.type"
 ENDLESS: Final = 2**31 - 1
@@ -60,15 +60,6 @@ class Retention(str, Enum):
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings(SettingsGroup):
     """When and how a job takes checkpoints, and where it writes them."""
-
-    former_keys: ClassVar = {
-        "execution.checkpointing.unaligned": UNALIGNED,
-        "execution.checkpointing.alignment-timeout": ALIGNED_TIMEOUT,
-        "state.checkpoint-storage": "execution.checkpointing.storage",
-        "state.checkpoints.dir": CHECKPOINT_FOLDER,
-        "state.savepoints.dir": SAVEPOINT_FOLDER,
-        "state.storage.fs.memory-threshold": "execution.checkpointing.data-inline-threshold",
-    }
 
     interval_ms: int = setting(
         "execution.checkpointing.interval",
@@ -130,7 +121,7 @@ class CheckpointSettings(SettingsGroup):
         0,
     )
     ignored_in_flight: int = setting(
-        "execution.checkpointing.recover-without-channel-state.checkpoint-id",
+        IGNORED_IN_FLIGHT,
         -1,
         "If the job goes on from the checkpoint of this number, the records that were on their "
         "way in it are left out, and lost.",
@@ -201,13 +192,6 @@ class CheckpointSettings(SettingsGroup):
 class RecoverySettings(SettingsGroup):
     """What is retained of a job, and what it starts from."""
 
-    former_keys: ClassVar = {
-        "execution.savepoint.path": RESTORE_PATH,
-        "execution.savepoint.ignore-unclaimed-state": IGNORE_UNCLAIMED,
-        "state.checkpoints.num-retained": "execution.checkpointing.num-retained",
-        "state.backend.incremental": "execution.checkpointing.incremental",
-    }
-
     retained: int = setting(
         "execution.checkpointing.num-retained",
         1,
@@ -266,8 +250,6 @@ class RestartKind(str, Enum):
 @dataclass(frozen=True, slots=True)
 class RestartSettings(SettingsGroup):
     """Whether and when a failed job is restarted."""
-
-    former_keys: ClassVar = {"restart-strategy": STRATEGY_TYPE}
 
     kind: RestartKind = setting(
         STRATEGY_TYPE,

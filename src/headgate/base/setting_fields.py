@@ -1,17 +1,58 @@
 """How a group of settings is written down: a frozen dataclass whose fields know their keys.
 
 Law: a field knows its key, meaning and lower bound; a text that is no such value is refused with
-the key and what would be right. Bytes and milliseconds may have a unit behind the number.
+the key and what would be right. A former key of Flink's stands for the one of today, and of two
+that are given the one of today counts. Bytes and milliseconds may have a unit behind the number.
 """
 
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields
 from enum import Enum
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from headgate.base.errors import SettingsInvalid
 from headgate.base.redaction import is_secret, shown_setting
+
+FORMER_KEYS: Final = {
+    "execution.buffer-timeout": "execution.buffer-timeout.interval",
+    "execution.checkpointing.alignment-timeout": (
+        "execution.checkpointing.aligned-checkpoint-timeout"
+    ),
+    "execution.checkpointing.recover-without-channel-state.checkpoint-id": (
+        "execution.state-recovery.without-channel-state.checkpoint-id"
+    ),
+    "execution.checkpointing.unaligned": "execution.checkpointing.unaligned.enabled",
+    "execution.savepoint.ignore-unclaimed-state": (
+        "execution.state-recovery.ignore-unclaimed-state"
+    ),
+    "execution.savepoint.path": "execution.state-recovery.path",
+    "pipeline.operator-chaining": "pipeline.operator-chaining.enabled",
+    "restart-strategy": "restart-strategy.type",
+    "state.backend": "state.backend.type",
+    "state.backend.changelog.enabled": "state.changelog.enabled",
+    "state.backend.incremental": "execution.checkpointing.incremental",
+    "state.checkpoint-storage": "execution.checkpointing.storage",
+    "state.checkpoints.dir": "execution.checkpointing.dir",
+    "state.backend.fs.checkpointdir": "execution.checkpointing.dir",
+    "state.checkpoints.num-retained": "execution.checkpointing.num-retained",
+    "state.savepoints.dir": "execution.checkpointing.savepoint-dir",
+    "savepoints.state.backend.fs.dir": "execution.checkpointing.savepoint-dir",
+    "state.storage.fs.memory-threshold": "execution.checkpointing.data-inline-threshold",
+    "state.backend.fs.memory-threshold": "execution.checkpointing.data-inline-threshold",
+    "taskmanager.net.request-backoff.initial": "taskmanager.network.request-backoff.initial",
+    "taskmanager.net.request-backoff.max": "taskmanager.network.request-backoff.max",
+    "taskmanager.network.memory.fraction": "taskmanager.memory.network.fraction",
+    "taskmanager.network.memory.max": "taskmanager.memory.network.max",
+    "taskmanager.network.memory.min": "taskmanager.memory.network.min",
+    "web.address": "rest.bind-address",
+    "jobmanager.web.address": "rest.bind-address",
+    "web.port": "rest.port",
+}
+"""Deprecated and fallback keys that Flink 2.3 reads, with the keys of today.
+
+If several stand for the same key, the first of them counts.
+"""
 
 
 def setting(key: str, default: Any, meaning: str, low: float | None = None) -> Any:
@@ -20,12 +61,18 @@ def setting(key: str, default: Any, meaning: str, low: float | None = None) -> A
     return field(default=default, metadata=metadata, repr=not is_secret(key))
 
 
+def under_current_keys(texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts, with those of former keys under the keys of today, unless these are given too."""
+    given = dict(texts)
+    for former, key in FORMER_KEYS.items():
+        if former in texts:
+            given.setdefault(key, texts[former])
+    return given
+
+
 @dataclass(frozen=True, slots=True)
 class SettingsGroup:
     """Base of the groups; each is a frozen dataclass whose fields are made by ``setting``."""
-
-    former_keys: ClassVar[Mapping[str, str]] = {}
-    """Keys that Flink had earlier, with those that it has now; the latter count."""
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -44,12 +91,11 @@ class SettingsGroup:
     @classmethod
     def parse(cls: "type[Settings]", texts: Mapping[str, str]) -> "Settings":
         """Settings from keys and texts; keys of other groups are left alone."""
-        given = {new: texts[old] for old, new in cls.former_keys.items() if old in texts}
-        given.update(texts)
+        given = under_current_keys(texts)
         cls._spelled_out(given)
         known = {f.metadata["key"]: f for f in fields(cls)}
         values: dict[str, Any] = {
-            known[key].name: _parse_value(key, known[key], text.strip())
+            known[key].name: _parse_value(_as_written(key, texts), known[key], text.strip())
             for key, text in given.items()
             if key in known
         }
@@ -82,6 +128,12 @@ _UNITS: Final[dict[str, dict[str, int]]] = {
     "ms": {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000},
 }
 """What may follow a number, by the unit that ends the field's name."""
+
+
+def _as_written(key: str, texts: Mapping[str, str]) -> str:
+    """The key under which a setting stands: this one, or a former one."""
+    written = [former for former, new in FORMER_KEYS.items() if new == key and former in texts]
+    return written[0] if written and key not in texts else key
 
 
 def _parse_value(key: str, setting: Field[Any], text: str) -> object:

@@ -6,7 +6,7 @@ file or on a command line; a wrong value is refused with its key and what would 
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, Final
+from typing import Final
 
 from headgate.base.errors import SettingsInvalid
 from headgate.base.log_settings import LogSettings
@@ -385,7 +385,8 @@ class ExchangeSettings(SettingsGroup):
     buffer_timeout_ms: int = setting(
         "execution.buffer-timeout.interval",
         100,
-        "Flush period; 0: after every record, -1: only full buffers.",
+        "Flush period; 0: after every record, -1 (or `execution.buffer-timeout.enabled: false`): "
+        "only full buffers.",
         -1,
     )
     backoff_initial_ms: int = setting(
@@ -500,6 +501,11 @@ class ExchangeSettings(SettingsGroup):
         if self.bind_port > MAX_PORT:
             raise SettingsInvalid("taskmanager.data.port", f"{self.bind_port} is above {MAX_PORT}")
 
+    @classmethod
+    def _spelled_out(cls, texts: dict[str, str]) -> None:
+        if texts.get("execution.buffer-timeout.enabled", "").strip().lower() == "false":
+            texts["execution.buffer-timeout.interval"] = "-1"
+
     @property
     def low_water_bytes(self) -> int:
         """A connection below this many unsent bytes is writable again."""
@@ -529,8 +535,6 @@ class StateCompression(str, Enum):
 @dataclass(frozen=True, slots=True)
 class StateSettings(SettingsGroup):
     """The state of one task manager."""
-
-    former_keys: ClassVar = {"state.backend": "state.backend.type"}
 
     backend: StateBackendKind = setting(
         "state.backend.type",

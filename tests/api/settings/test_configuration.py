@@ -7,6 +7,7 @@ import pytest
 from headgate.base.errors import PlanInvalid, SettingsInvalid
 from headgate.common import Configuration
 from headgate.datastream import (
+    EmbeddedRocksDBStateBackend,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
@@ -185,3 +186,22 @@ def test_what_only_a_jvm_has_is_kept_and_told_again(env: StreamExecutionEnvironm
     assert not config.has_generic_types_disabled()
     assert config.get_default_kryo_serializer_classes() == {}
     assert config.get_registered_kryo_types() == config.get_registered_pojo_types() == []
+
+
+def test_deprecated_keys_that_flink_reads_reach_the_environment_and_its_graph() -> None:
+    texts = {
+        "pipeline.operator-chaining": "false",
+        "execution.buffer-timeout": "20 ms",
+        "state.backend": "rocksdb",
+        "state.backend.incremental": "true",
+        "state.backend.changelog.enabled": "false",
+    }
+    env = StreamExecutionEnvironment(Configuration.from_dict(texts))
+    env.from_collection([1]).map(str)
+    graph = env.get_stream_graph()
+    assert (graph.chaining, graph.buffer_timeout_ms) == (False, 20)
+    assert not env.is_chaining_enabled()
+    assert env.get_buffer_timeout() == 20
+    assert env.get_state_backend() == EmbeddedRocksDBStateBackend(True)
+    assert env.is_changelog_state_backend_enabled() is False
+    assert env.set_buffer_timeout(5).get_buffer_timeout() == 5

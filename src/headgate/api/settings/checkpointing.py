@@ -7,7 +7,7 @@ is warned about when a job starts.
 import sys
 import warnings
 from enum import Enum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from headgate.api.settings.configuration import Configuration
 from headgate.api.settings.state_backend import (
@@ -17,6 +17,7 @@ from headgate.api.settings.state_backend import (
 )
 from headgate.base.errors import PlanInvalid
 from headgate.base.recovery_settings import (
+    IGNORED_IN_FLIGHT,
     SHORTEST_MS,
     CheckpointSettings,
     Consistency,
@@ -26,6 +27,7 @@ from headgate.base.recovery_settings import (
 )
 from headgate.functions.time import Duration
 
+_PREFIX: Final = "execution.checkpointing."
 _Choice = TypeVar("_Choice", bound=Enum)
 
 
@@ -166,7 +168,7 @@ class CheckpointConfig:
     get_alignment_timeout = get_aligned_checkpoint_timeout
 
     def set_checkpoint_id_of_ignored_in_flight_data(self, checkpoint_id: int) -> "CheckpointConfig":
-        return self._number("recover-without-channel-state.checkpoint-id", checkpoint_id, -1)
+        return self._whole(IGNORED_IN_FLIGHT, checkpoint_id, -1)
 
     def get_checkpoint_id_of_ignored_in_flight_data(self) -> int:
         return self._settings.ignored_in_flight
@@ -195,18 +197,21 @@ class CheckpointConfig:
         return CheckpointSettings.parse(self._configuration.to_dict())
 
     def _number(self, name: str, number: int, low: int) -> "CheckpointConfig":
+        return self._whole(f"{_PREFIX}{name}", number, low)
+
+    def _whole(self, key: str, number: int, low: int) -> "CheckpointConfig":
         if type(number) is not int or number < low:
             raise PlanInvalid(
-                f"execution.checkpointing.{name} was given {number!r}; "
-                f"give a whole number that is {low} or more"
+                f"{key} was given {number!r}; give a whole number that is {low} or more"
             )
-        return self._put(name, str(number))
+        self._configuration.set_integer(key, number)
+        return self
 
     def _flag(self, name: str, flag: bool) -> "CheckpointConfig":
         return self._put(name, "true" if flag else "false")
 
     def _put(self, name: str, text: str) -> "CheckpointConfig":
-        self._configuration.set_string(f"execution.checkpointing.{name}", text)
+        self._configuration.set_string(f"{_PREFIX}{name}", text)
         return self
 
 

@@ -10,7 +10,8 @@ from typing import Final
 from headgate.api.settings.configuration import Configuration
 from headgate.base.errors import PlanInvalid
 from headgate.base.recovery_settings import CHECKPOINT_FOLDER, CheckpointSettings, RecoverySettings
-from headgate.base.settings import StateBackendKind
+from headgate.base.setting_fields import under_current_keys
+from headgate.base.settings import StateBackendKind, StateSettings
 
 BACKEND: Final = "state.backend.type"
 STORAGE: Final = "execution.checkpointing.storage"
@@ -180,22 +181,20 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
 def backend_of(configuration: Configuration) -> StateBackend | None:
     """What the configuration asks for; None: it says nothing."""
-    kind = configuration.get_string(BACKEND, "").strip().lower()
-    if not kind:
+    texts = under_current_keys(configuration.to_dict())
+    if not texts.get(BACKEND, "").strip():
         return None
-    if kind == StateBackendKind.ROCKSDB.value:
-        backend = EmbeddedRocksDBStateBackend(_incremental(configuration))
+    if StateSettings.parse(texts).backend is StateBackendKind.ROCKSDB:
+        backend = EmbeddedRocksDBStateBackend(_incremental(texts))
         if folder := configuration.get_string(ROCKS_FOLDER, ""):
             backend.set_db_storage_paths(folder)
         return backend
     return HashMapStateBackend()
 
 
-def _incremental(configuration: Configuration) -> bool | None:
+def _incremental(texts: dict[str, str]) -> bool | None:
     """None: nothing was said."""
-    if not configuration.key_set() & {INCREMENTAL, "state.backend.incremental"}:
-        return None
-    return RecoverySettings.parse(configuration.to_dict()).incremental
+    return RecoverySettings.parse(texts).incremental if INCREMENTAL in texts else None
 
 
 def _folder(path: str | None) -> dict[str, str]:
