@@ -124,7 +124,7 @@ class StreamExecutionEnvironment:
                 f"set_runtime_mode() was given {execution_mode!r}; "
                 f"give RuntimeExecutionMode.STREAMING, BATCH or AUTOMATIC"
             )
-        self._configuration.set_string("execution.runtime-mode", execution_mode.value.value)
+        self._configuration.set_string("execution.runtime-mode", execution_mode.name)
         return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> "StreamExecutionEnvironment":

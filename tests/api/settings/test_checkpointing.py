@@ -70,7 +70,7 @@ def test_what_is_set_is_told_again_and_stands_under_flinks_keys(
     assert again.get_checkpoint_id_of_ignored_in_flight_data() == 7
     texts = env.get_configuration().to_dict()
     assert texts["execution.checkpointing.interval"] == "5000"
-    assert texts["execution.checkpointing.mode"] == "at_least_once"
+    assert texts["execution.checkpointing.mode"] == "AT_LEAST_ONCE"
     config.disable_unaligned_checkpoints()
     assert not env.is_unaligned_checkpoints_enabled()
 

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from headgate.base.errors import PlanInvalid, SettingsInvalid
-from headgate.common import Configuration
+from headgate.common import ConfigOptions, Configuration
 from headgate.datastream import (
     EmbeddedRocksDBStateBackend,
     RuntimeExecutionMode,
@@ -30,10 +30,45 @@ def test_values_come_back_as_they_were_set() -> None:
     assert configuration.to_dict() == {"a": "text", "b": "3", "c": "true", "d": "0.1", "e": "00ff"}
 
 
+def test_values_of_a_dictionary_have_the_type_that_they_were_set_with() -> None:
+    first = Configuration().set_string("s", "3").set_integer("i", 3).set_boolean("b", True)
+    first.set_float("f", 1.5).set_bytearray("y", bytearray(b"ab"))
+    first.set(ConfigOptions.key("o").int_type().no_default_value(), 7)
+    copied = Configuration(first)
+    prefixed = Configuration().add_all(first, "p.")
+    expected = {"s": "3", "i": 3, "b": True, "f": 1.5, "y": b"ab", "o": 7}
+    for found, prefix in ((first, ""), (copied, ""), (prefixed, "p.")):
+        target: dict[str, object] = {"other": None}
+        found.add_all_to_dict(target)
+        wanted = {"other": None} | {prefix + key: value for key, value in expected.items()}
+        assert {key: (type(value), value) for key, value in target.items()} == {
+            key: (type(value), value) for key, value in wanted.items()
+        }
+    assert first.get_string("i", "") == "3"
+    assert first.get_string("b", "") == "true"
+
+
 def test_texts_of_a_configuration_show_no_secret() -> None:
     secret = Configuration().set_string("rest.token", "hush")
     assert "hush" not in str(secret)
     assert "hush" not in repr(secret)
+
+
+def test_execution_configs_are_equal_if_all_that_they_hold_is() -> None:
+    first, second = (StreamExecutionEnvironment().get_config() for _ in range(2))
+    assert first == second
+    assert hash(first) == hash(second)
+    for change in (
+        lambda config: config.set_parallelism(3),
+        lambda config: config.enable_object_reuse(),
+        lambda config: config.disable_closure_cleaner(),
+        lambda config: config.set_global_job_parameters({"a": "b"}),
+    ):
+        change(first)
+        assert first != second
+        change(second)
+        assert first == second
+    assert first != Configuration()
 
 
 def test_a_missing_key_gives_the_default() -> None:
@@ -118,7 +153,7 @@ def test_methods_of_the_environment_write_the_same_keys(env: StreamExecutionEnvi
         "parallelism.default": "2",
         "pipeline.max-parallelism": "8",
         "execution.buffer-timeout.interval": "-1",
-        "execution.runtime-mode": "batch",
+        "execution.runtime-mode": "BATCH",
         "pipeline.operator-chaining.enabled": "false",
         "pipeline.object-reuse": "true",
     }
@@ -161,9 +196,16 @@ def test_configuration_is_made_of_a_dict_copied_and_used_as_a_key() -> None:
         ("[a, b]", ["a", "b"]),
         ("['a;1', \"b\"]", ["a;1", "b"]),
         ("[]", []),
+        ("- a\n- b c", ["a", "b c"]),
+        ('["a,1", c]', ["a,1", "c"]),
+        ("['it''s', off, 1]", ["it's", "off", "1"]),
+        (" a ; b ", [" a ", " b "]),
+        ("[a", ["[a"]),
+        ("file:/a;file:/b", ["file:/a", "file:/b"]),
+        ("'[a, b]'", ["'[a, b]'"]),
     ],
 )
-def test_lists_in_texts_have_semicolons_or_brackets(text: str, parts: list[str]) -> None:
+def test_lists_in_texts_are_lists_of_yaml_or_have_semicolons(text: str, parts: list[str]) -> None:
     assert Configuration.parse_list_value(text) == parts
 
 

@@ -20,7 +20,6 @@ from headgate.base.recovery_settings import (
     IGNORED_IN_FLIGHT,
     SHORTEST_MS,
     CheckpointSettings,
-    Consistency,
     RecoverySettings,
     RestartSettings,
     Retention,
@@ -73,7 +72,7 @@ class CheckpointConfig:
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> "CheckpointConfig":
         mode = _one_of(CheckpointingMode, checkpointing_mode, "the checkpointing mode")
-        return self._put("mode", Consistency[mode.name].value)
+        return self._put("mode", mode.name)
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
         return self.get_checkpointing_mode()
@@ -129,7 +128,7 @@ class CheckpointConfig:
         self, retention_mode: ExternalizedCheckpointRetention
     ) -> "CheckpointConfig":
         mode = _one_of(ExternalizedCheckpointRetention, retention_mode, "the retention")
-        return self._put("externalized-checkpoint-retention", Retention[mode.name].value)
+        return self._put("externalized-checkpoint-retention", mode.name)
 
     def is_externalized_checkpoints_enabled(self) -> bool:
         return self._settings.retention is not Retention.NO_EXTERNALIZED_CHECKPOINTS

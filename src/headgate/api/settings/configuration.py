@@ -1,5 +1,6 @@
-"""Configuration: keys and texts, as they stand in a file, and the views of it that programs use.
+"""Configuration: keys and values, and the views of it that programs use.
 
+Values keep the type that they were set with; Headgate itself reads their texts, as in a file.
 ``ConfigOptions`` declares a key with its type and default. Law: an unknown key is kept. The value
 of a known key is checked when an environment takes the configuration, and again when a job starts.
 """
@@ -8,7 +9,7 @@ from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from headgate.base.errors import PlanInvalid, SettingsInvalid
 from headgate.base.redaction import redacted, shown_setting
@@ -113,7 +114,7 @@ class Configuration:
     """
 
     def __init__(self, other: "Configuration | None" = None) -> None:
-        self._texts: dict[str, str] = {} if other is None else dict(other._texts)
+        self._values: dict[str, object] = {} if other is None else dict(other._values)
 
     @classmethod
     def from_dict(cls, map: Mapping[str, str]) -> "Configuration":
@@ -125,82 +126,84 @@ class Configuration:
 
     @staticmethod
     def parse_list_value(value: str) -> list[str]:
-        """The parts of a list as settings hold it: ``a;b``, or in brackets ``[a, b]``."""
-        text = (value or "").strip()
-        if text.startswith("[") and text.endswith("]"):
-            parts = [part.strip() for part in text[1:-1].split(",")]
-            return [_unquoted(part) for part in parts if part]
+        """The parts of a list as settings hold it: a list of YAML, ``[a, b]``, or ``a;b``."""
+        import yaml  # noqa: PLC0415 - only lists need it
+
+        with suppress(yaml.YAMLError):
+            parts = yaml.load(value or "", Loader=yaml.BaseLoader)  # all texts: `off` stays `off`
+            if isinstance(parts, list):
+                return parts
         return value.split(";") if value else []
 
     def get_string(self, key: str, default_value: str) -> str:
-        return self._texts.get(key, default_value)
+        return _text(self._values[key]) if key in self._values else default_value
 
     def set_string(self, key: str, value: str) -> "Configuration":
-        self._texts[key] = str(value)
-        return self
+        return self._set(key, str(value))
 
     def get_integer(self, key: str, default_value: int) -> int:
         return self._read(key, default_value, int, "a whole number")
 
     def set_integer(self, key: str, value: int) -> "Configuration":
-        return self.set_string(key, str(int(value)))
+        return self._set(key, int(value))
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
         return self._read(key, default_value, boolean, "true or false")
 
     def set_boolean(self, key: str, value: bool) -> "Configuration":
-        return self.set_string(key, "true" if value else "false")
+        return self._set(key, bool(value))
 
     def get_float(self, key: str, default_value: float) -> float:
         return self._read(key, float(default_value), float, "a number")
 
     def set_float(self, key: str, value: float) -> "Configuration":
-        return self.set_string(key, repr(float(value)))
+        return self._set(key, float(value))
 
     def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
         return self._read(key, default_value, bytearray.fromhex, "hexadecimal bytes")
 
     def set_bytearray(self, key: str, value: bytearray) -> "Configuration":
-        return self.set_string(key, value.hex())
+        return self._set(key, bytes(value))
 
     def get(
         self, option: ConfigOption[_Value], default_value: _Value | None = None
     ) -> _Value | None:
         """What is set for an option, else ``default_value``, else the option's own default."""
-        if option.key in self._texts:
+        if option.key in self._values:
             return self._read(option.key, option.default, option.parse, option.expected)
         return option.default if default_value is None else default_value
 
     def set(self, option: ConfigOption[_Value], value: _Value) -> "Configuration":
-        text = str(value)
-        return self.set_string(option.key, text.lower() if isinstance(value, bool) else text)
+        return self._set(option.key, value)
 
     def contains_key(self, key: str) -> bool:
-        return key in self._texts
+        return key in self._values
 
     def key_set(self) -> Set[str]:
-        return frozenset(self._texts)
+        return frozenset(self._values)
 
     def remove_config(self, key: str) -> bool:
         """Whether it was there."""
-        return self._texts.pop(key, None) is not None
+        return self._values.pop(key, None) is not None
 
     def add_all(self, other: "Configuration", prefix: str | None = None) -> "Configuration":
         """Take over everything of another configuration, with ``prefix`` before each key."""
-        self._texts.update({(prefix or "") + key: text for key, text in other._texts.items()})
+        self._values.update({(prefix or "") + key: value for key, value in other._values.items()})
         return self
 
-    def add_all_to_dict(self, target_dict: dict[str, str]) -> None:
-        target_dict.update(self._texts)
+    def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
+        """Values have the type that they were set with."""
+        target_dict.update(self._values)
 
     def to_dict(self) -> dict[str, str]:
-        return dict(self._texts)
+        """Texts of all values, as a file would have them."""
+        return {key: _text(value) for key, value in self._values.items()}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Configuration) and self._texts == other._texts
+        return isinstance(other, Configuration) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        return frozenset(self._texts.items()).__hash__()
+        return frozenset(self.to_dict().items()).__hash__()
 
     def __deepcopy__(self, memodict: object = None) -> "Configuration":
         return Configuration(self)
@@ -211,19 +214,26 @@ class Configuration:
     def __repr__(self) -> str:
         return f"Configuration({redacted(self.to_dict())!r})"
 
+    def _set(self, key: str, value: object) -> "Configuration":
+        self._values[key] = value
+        return self
+
     def _read(
         self, key: str, default: _Value, parse: Callable[[str], _Value], expected: str
     ) -> _Value:
-        text = self._texts.get(key)
-        if text is None:
+        if key not in self._values:
             return default
+        text = _text(self._values[key])
         with suppress(ValueError):
             return parse(text)
         raise SettingsInvalid(key, f"{shown_setting(key, text)!r} is not {expected}")
 
 
 class ExecutionConfig:
-    """What concerns all operators of an environment; it writes to its configuration."""
+    """What concerns all operators of an environment; it writes to its configuration.
+
+    Two are equal if everything that they hold is.
+    """
 
     PARALLELISM_DEFAULT = -1
     PARALLELISM_UNKNOWN = -2
@@ -386,6 +396,16 @@ class ExecutionConfig:
     def get_registered_pojo_types(self) -> list[str]:
         return []
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExecutionConfig) and self._contents == other._contents
+
+    def __hash__(self) -> int:
+        return self._configuration.__hash__()
+
+    @property
+    def _contents(self) -> tuple[Configuration, dict[str, str], dict[str, bool]]:
+        return self._configuration, self._parameters, self._without_effect
+
     def _keep(self, name: str, enabled: bool) -> "ExecutionConfig":
         self._without_effect[name] = enabled
         return self
@@ -412,8 +432,11 @@ def check_bound(parallelism: int, max_parallelism: int, whose: str) -> None:
         )
 
 
-def _unquoted(part: str) -> str:
-    return part[1:-1] if len(part) > 1 and part[0] == part[-1] and part[0] in "'\"" else part
+def _text(value: object) -> str:
+    """A value as a file would have it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def _parameters(text: str) -> dict[str, str]:
