@@ -3,17 +3,20 @@
 PyFlink is read, never imported: its sources tell the names, and nothing of it runs. Run it where
 ``apache-flink`` is installed to see what differs::
 
-    python tests/api/pyflink_surface.py [--all] [folder of PyFlink]
+    python tests/api/pyflink_surface.py [--all | --names] [folder of PyFlink]
 
 A *difference* is a name that Headgate lacks, or a call that PyFlink takes and Headgate does not.
 ``pyflink_differences.txt`` holds those that are meant to be, each with its reason.
+``pyflink_names.txt`` holds what PyFlink's modules export, as ``--names`` prints it.
 """
 
 import ast
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,6 +24,7 @@ from typing import NamedTuple
 
 ROOMS = ("common", "datastream", "metrics")
 PICKLING = frozenset({"__setstate__", "__getstate__", "__reduce__"})
+NAMES = Path(__file__).with_name("pyflink_names.txt")
 EXPECTED = Path(__file__).with_name("pyflink_differences.txt")
 
 
@@ -58,6 +62,47 @@ def differences(root: Path) -> dict[str, str]:
         name = ".".join(part for part in parts if part != "__init__")
         found.update(_of_module(name, ast.parse(path.read_text(encoding="utf-8"))))
     return found
+
+
+def exported_names(root: Path) -> dict[str, list[str]]:
+    """What the modules for users export, by module without ``pyflink.``: ``__all__``, or all."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(file for room in ROOMS for file in (root / room).rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        if "tests" in parts or parts[-1] == "utils":
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = _exported(tree) or [node.name for node in _definitions(tree)]
+        if names:
+            found[".".join(part for part in parts if part != "__init__")] = sorted(names)
+    return found
+
+
+def stored_names() -> dict[str, list[str]]:
+    """The same of PyFlink 2.3, from the committed list: ``module: name name``."""
+    found: dict[str, list[str]] = {}
+    for line in NAMES.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            module, _, names = line.partition(":")
+            found.setdefault(module, []).extend(names.split())
+    return found
+
+
+def missing_names(stored: dict[str, list[str]], page: str) -> list[str]:
+    """Names that are neither in Headgate nor in backticks on the page."""
+    prose = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
+    quoted = " ".join(re.findall(r"`([^`]+)`", prose))
+    on_page = set(re.findall(r"\w+", quoted))
+    missing = []
+    for module, names in stored.items():
+        try:
+            ours: object = importlib.import_module(f"headgate.{module}")
+        except ModuleNotFoundError:
+            ours = None
+        missing += [
+            f"{module}.{name}" for name in names if not hasattr(ours, name) and name not in on_page
+        ]
+    return missing
 
 
 def public_names(root: Path) -> int:
@@ -265,6 +310,17 @@ def main() -> None:
     root = Path(paths[0]) if paths else installed_pyflink()
     if root is None:
         sys.exit("PyFlink is not installed; pip install apache-flink, or give its folder")
+    if "--names" in sys.argv:
+        for module, exported in exported_names(root).items():
+            print(
+                textwrap.fill(
+                    " ".join(exported),
+                    100,
+                    initial_indent=f"{module}: ",
+                    subsequent_indent=f"{module}: ",
+                )
+            )
+        return
     found, expected = differences(root), expected_differences()
     shown = found if "--all" in sys.argv else unexpected(found, expected)
     for name, how in sorted(shown.items()):

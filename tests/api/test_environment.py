@@ -9,6 +9,7 @@ from headgate.api.job import JobClient
 from headgate.base.errors import PlanInvalid, UserFunctionFailed
 from headgate.common import JobStatus, Row, Types
 from headgate.datastream import (
+    MemorySize,
     RuntimeExecutionMode,
     SlotSharingGroup,
     SourceFunction,
@@ -282,4 +283,4 @@ def test_slot_sharing_groups_are_registered(env: StreamExecutionEnvironment) -> 
     group = SlotSharingGroup.builder("models").set_cpu_cores(2).set_task_heap_memory_mb(64).build()
     assert env.register_slot_sharing_group(group) is env
     assert group.get_name() == "models"
-    assert group.resources == {"cpu_cores": 2.0, "task_heap_memory_mb": 64.0}
+    assert (group.get_cpu_cores(), group.get_task_heap_memory()) == (2.0, MemorySize(64 << 20))

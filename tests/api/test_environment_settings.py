@@ -1,6 +1,6 @@
 """What an environment is told beside its streams, and what travels with its program."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -158,14 +158,54 @@ def test_slot_sharing_groups_tell_their_resources() -> None:
     )
     assert group.get_cpu_cores() == 2
     assert group.get_task_heap_memory() == MemorySize(64 * 1024 * 1024)
-    assert group.get_task_off_heap_memory() is None
+    assert group.get_task_off_heap_memory() == MemorySize(0)
     assert group.get_managed_memory() == MemorySize.of_mebi_bytes(8)
     assert group.get_external_resources() == {"gpu": 1}
     size = MemorySize.of_mebi_bytes(3 << 10)
     assert (size.get_kibi_bytes(), size.get_mebi_bytes()) == (3 << 20, 3 << 10)
     assert (size.get_gibi_bytes(), size.get_tebi_bytes()) == (3, 0)
     assert MemorySize(1) < size
+    assert [str(MemorySize(number)) for number in (0, 5, 2048, 2049, 64 << 20, 1 << 50)] == [
+        "0 bytes",
+        "5 bytes",
+        "2 kb",
+        "2049 bytes",
+        "64 mb",
+        "1024 tb",
+    ]
     with pytest.raises(PlanInvalid, match="0 or more"):
         MemorySize(-1)
     with pytest.raises(PlanInvalid, match="give a MemorySize"):
         builder.set_managed_memory(64)  # type: ignore[arg-type]
+
+
+def test_slot_sharing_group_without_resources_says_nothing_of_them() -> None:
+    group = SlotSharingGroup.builder("plain").build()
+    assert group == SlotSharingGroup("plain")
+    assert hash(group) == hash(SlotSharingGroup("plain"))
+    assert group.get_cpu_cores() is group.get_task_heap_memory() is group.get_managed_memory()
+    assert group.get_external_resources() == {}
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda b: b.set_cpu_cores(1.0), "has cpu_cores and no task_heap_memory_mb"),
+        (lambda b: b.set_task_heap_memory_mb(10), "has task_heap_memory_mb and no cpu_cores"),
+        (
+            lambda b: b.set_managed_memory_mb(10),
+            "has managed_memory_mb and no cpu_cores and no task_heap_memory_mb",
+        ),
+        (lambda b: b.set_external_resource("gpu", 1.0), "has gpu and no cpu_cores"),
+        (lambda b: b.set_cpu_cores(0), "was given 0 as cpu_cores; give a number .* above 0"),
+        (lambda b: b.set_cpu_cores(-1.5), "was given -1.5 as cpu_cores"),
+        (lambda b: b.set_task_heap_memory(MemorySize(0)), "0 as task_heap_memory_mb"),
+        (lambda b: b.set_task_off_heap_memory_mb(-1), "-1 as .*; give a number .* 0 or more"),
+        (lambda b: b.set_external_resource("gpu", -1.0), "was given -1 as gpu"),
+    ],
+)
+def test_slot_sharing_group_whose_resources_cannot_be_is_refused(
+    build: Callable[[SlotSharingGroup.Builder], SlotSharingGroup.Builder], words: str
+) -> None:
+    with pytest.raises(PlanInvalid, match=f"the slot sharing group 'models' .*{words}"):
+        build(SlotSharingGroup.builder("models")).build()

@@ -12,10 +12,15 @@ import pytest
 from tests.api.pyflink_surface import (
     differences,
     expected_differences,
+    exported_names,
     installed_pyflink,
+    missing_names,
     stale,
+    stored_names,
     unexpected,
 )
+
+PAGE = Path(__file__).parents[2] / "docs/coming-from-pyflink.md"
 
 
 def test_nothing_differs_from_pyflink_but_what_the_list_says() -> None:
@@ -26,6 +31,20 @@ def test_nothing_differs_from_pyflink_but_what_the_list_says() -> None:
     found, expected = differences(root), expected_differences()
     assert not unexpected(found, expected)
     assert not stale(found, expected)
+    assert stored_names() == exported_names(root)
+
+
+def test_each_name_that_pyflink_exports_is_here_or_on_the_page() -> None:
+    stored = stored_names()
+    assert sum(map(len, stored.values())) > 300
+    page = PAGE.read_text(encoding="utf-8")
+    assert missing_names(stored, page) == []
+    without = page.replace("HybridSource", "Both").replace("`Semantic`", "Semantic")
+    assert missing_names(stored, without) == [
+        "datastream.connectors.hybrid_source.HybridSource",
+        "datastream.connectors.hybrid_source.HybridSourceBuilder",
+        "datastream.connectors.kafka.Semantic",
+    ]
 
 
 def test_each_difference_that_is_meant_to_be_has_a_reason() -> None:

@@ -276,6 +276,7 @@ MODULES = {
     "headgate.datastream.connectors.file_system": """
         BucketAssigner FileSink FileSource FileSourceBuilder OutputFileConfig
         RollingPolicy StreamFormat""",
+    "headgate.datastream.connectors.kafka": "DeliveryGuarantee KafkaSink KafkaSource",
     "headgate.datastream.connectors.number_seq": "NumberSequenceSource",
     "headgate.datastream.data_stream": """
         AllWindowedStream BroadcastConnectedStream BroadcastStream CachedDataStream

@@ -70,7 +70,7 @@ def test_what_a_job_waits_for_is_shown_and_logged() -> None:
     job = a_job()
     job.waiting = "waiting for 4 slots"
     view = _Watch(job).view()
-    assert describe_job(view)[-1] == "headgate job: running, waiting for 4 slots"
+    assert describe_job(view)[-1] == "unnamed: running, waiting for 4 slots"
     assert "waiting for 4 slots" in draw_html(view)
     console = terminal()
     console.print(draw_job(view))

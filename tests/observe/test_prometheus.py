@@ -222,7 +222,7 @@ def test_names_have_base_units_and_counters_their_suffix() -> None:
 
 def test_counts_of_subtasks_are_added_and_lags_are_those_of_the_worst() -> None:
     scrape = Scrape(rich_job())
-    middle = {"task": "squares", "vertex": "1", "job": "headgate job", "job_id": "job-1"}
+    middle = {"task": "squares", "vertex": "1", "job": "unnamed", "job_id": "job-1"}
     assert scrape.value("headgate_task_records_in_total", **middle) == 20
     assert scrape.value("headgate_task_busy_seconds_total", **middle) == 1.2
     assert scrape.value("headgate_task_hard_backpressured_seconds_total", **middle) == 0.2

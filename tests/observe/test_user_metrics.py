@@ -138,7 +138,7 @@ def test_name_of_which_nothing_is_left_is_told_once(caplog: pytest.LogCaptureFix
     assert [samples(job) for _ in range(3)] == [{"headgate_user_ok": [5]}] * 3
     (record,) = caplog.records
     assert record.getMessage() == (
-        "metric '温度' of operator 'map' in job 'headgate job': it is not shown to Prometheus, "
+        "metric '温度' of operator 'map' in job 'unnamed': it is not shown to Prometheus, "
         "because nothing is left of its name: use ASCII letters"
     )
 

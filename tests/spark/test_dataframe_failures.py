@@ -43,7 +43,7 @@ def test_failing_function_fails_the_action_once_and_is_named_first(
     count = tmp_path / "count"
     result = rows_with(spark, FailAt(count, 50))
     error = failure(result.collect)
-    assert (error.job, error.operator) == ("headgate job", "checked")
+    assert (error.job, error.operator) == ("unnamed", "checked")
     assert error.summary.endswith("failed in operator 'checked': ValueError: 50 is a bad number")
     text = str(error)
     assert text.startswith("Traceback") and text.endswith(error.summary)

@@ -161,21 +161,34 @@ class MemorySize:
         return self.bytes_size >> 40
 
     def __str__(self) -> str:
-        return f"{self.bytes_size} bytes"
+        """In the largest unit of which it is a whole number: ``64 mb``."""
+        number, units = self.bytes_size, list(_UNITS)
+        while number and number % 1024 == 0 and len(units) > 1:
+            number //= 1024
+            units.pop(0)
+        return f"{number} {units[0]}"
 
 
 @dataclass(frozen=True, slots=True)
 class SlotSharingGroup:
     """Operators of one group share slots, those of two groups never do.
 
-    Resources are kept for PyFlink's sake; what a slot has is Spark's to say.
+    Resources are kept for PyFlink's sake; what a slot has is Spark's to say. A group that has any
+    has cores and heap memory; other memory is then 0 unless it is given.
     """
 
     name: str
-    resources: dict[str, float] = field(default_factory=dict)
+    resources: dict[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         check_text(self.name, "SlotSharingGroup")
+        for resource, amount in self.resources.items():
+            if amount < 0 or (amount == 0 and resource in _REQUIRED):
+                least = "above 0" if resource in _REQUIRED else "0 or more"
+                raise PlanInvalid(
+                    f"the slot sharing group {self.name!r} was given {amount:g} as {resource}; "
+                    f"give a number that is {least}"
+                )
 
     def get_name(self) -> str:
         return self.name
@@ -239,7 +252,17 @@ class SlotSharingGroup:
             return self._with(name, value)
 
         def build(self) -> "SlotSharingGroup":
-            return self._group
+            resources = self._group.resources
+            if not resources:
+                return self._group
+            if missing := [name for name in _REQUIRED if name not in resources]:
+                raise PlanInvalid(
+                    f"the slot sharing group {self._group.name!r} has {', '.join(resources)} and "
+                    f"no {' and no '.join(missing)}; set cores and task heap memory, or no "
+                    f"resources at all"
+                )
+            rest = {name: 0.0 for name in _OWN if name not in _REQUIRED}
+            return replace(self._group, resources={**rest, **resources})
 
         def _with(self, resource: str, amount: float) -> "SlotSharingGroup.Builder":
             resources = {**self._group.resources, resource: float(amount)}
@@ -252,9 +275,10 @@ def group_name(group: str | SlotSharingGroup) -> str:
     return group.name if isinstance(group, SlotSharingGroup) else SlotSharingGroup(group).name
 
 
-_OWN = frozenset(
-    {"cpu_cores", "task_heap_memory_mb", "task_off_heap_memory_mb", "managed_memory_mb"}
-)
+_UNITS = ("bytes", "kb", "mb", "gb", "tb")
+_REQUIRED = ("cpu_cores", "task_heap_memory_mb")
+"""What a group with resources must have."""
+_OWN = (*_REQUIRED, "task_off_heap_memory_mb", "managed_memory_mb")
 
 
 def _mebi_bytes(size: MemorySize) -> float:

@@ -47,7 +47,7 @@ class Program:
     """What Spark's tasks of the job get; None: what the session says."""
 
 
-DEFAULT_NAME = "headgate job"
+DEFAULT_NAME = "unnamed"
 
 
 def build_program(

@@ -202,7 +202,7 @@ class OperatorStateStore(ABC):
         """A list; when the job is restored, every task gets the elements of all."""
 
     @abstractmethod
-    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
         """A map that every task fills alike."""
 
 

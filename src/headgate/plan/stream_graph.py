@@ -115,7 +115,7 @@ class StreamNode:
 class StreamGraph:
     """Nodes by id and edges in the order in which they were written."""
 
-    job_name: str = "headgate job"
+    job_name: str = "unnamed"
     nodes: dict[int, StreamNode] = field(default_factory=dict)
     edges: list[StreamEdge] = field(default_factory=list)
     batch: bool = False

@@ -65,7 +65,7 @@ def test_each_action_is_a_job_that_can_be_observed_and_goes_its_own_way(
             job.savepoint(None, Stop.NO).result(0)
         with pytest.raises(InspectionFailed, match="the job is finished"):
             job.inspect("0.0", ReadChannels()).result(0)
-    assert capsys.readouterr().err.count("headgate: job headgate job: http") == 1
+    assert capsys.readouterr().err.count("headgate: job unnamed: http") == 1
 
     with pytest.raises(JobFailed):
         rows_with(spark, FailAt(tmp_path / "count", 50)).collect()

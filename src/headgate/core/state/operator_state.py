@@ -71,8 +71,10 @@ class OperatorStates(OperatorStateStore):
     def get_union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Record]:
         return self._list(descriptor, UNION)
 
-    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Record, Record]:
-        return self._broadcast(descriptor, HeldBroadcast)  # type: ignore[return-value]
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor
+    ) -> BroadcastState[Record, Record]:
+        return self._broadcast(state_descriptor, HeldBroadcast)  # type: ignore[return-value]
 
     def read_only(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Record, Record]:
         """The same map, to be read."""

@@ -17,8 +17,10 @@ from headgate.connectors.kafka.serialization import (
 )
 from headgate.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
 from headgate.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
+from headgate.datastream.connectors.base import DeliveryGuarantee
 
 __all__ = [
+    "DeliveryGuarantee",
     "KafkaOffsetResetStrategy",
     "KafkaOffsetsInitializer",
     "KafkaRecord",
