@@ -135,6 +135,67 @@ class Apart(ProcessWindowFunction):
         yield [*elements]
 
 
+def even_or_none(value: int) -> int | None:
+    return value if value % 2 == 0 else None
+
+
+@pytest.mark.parametrize("kind", [Types.INT(), Types.LONG(), Types.PICKLED_BYTE_ARRAY()])
+def test_none_of_a_declared_type_reaches_the_next_chained_function(lab: Lab, kind: Any) -> None:
+    numbers = lab.read(1, 2, 3, 4).map(even_or_none, kind)
+    rows = lab.read(1, 2).map(
+        lambda n: None if n == 1 else (n, 0.5), Types.ROW([Types.INT(), Types.DOUBLE()])
+    )
+    once, twice, texts, kept = lab.run(
+        numbers.filter(lambda value: value is not None),
+        numbers.filter(lambda value: True).filter(lambda value: value is not None),
+        numbers.flat_map(lambda value: [repr(value)]),
+        rows.filter(lambda row: row is not None),
+    )
+    assert sorted(once) == sorted(twice) == [2, 4]
+    assert Counter(texts) == {"None": 2, "2": 1, "4": 1}
+    assert kept == [Row(f0=2, f1=0.5)]
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        lambda numbers: numbers,
+        lambda numbers: numbers.rebalance().map(str),
+        lambda numbers: numbers.disable_chaining().filter(lambda value: value is not None),
+        lambda numbers: numbers.filter(lambda value: True).rebalance().map(str),
+        lambda numbers: numbers.filter(lambda value: True),
+    ],
+    ids=["sink", "exchange", "not chained", "filter, then exchange", "filter, then sink"],
+)
+def test_none_of_a_declared_type_is_refused_where_it_leaves_the_chain(lab: Lab, leave: Any) -> None:
+    numbers = lab.read(1, 2, 3, 4).map(even_or_none, Types.INT())
+    with pytest.raises(UserFunctionFailed, match=r"None does not fit .*Types\.INT\(\)"):
+        lab.run(leave(numbers))
+
+
+@pytest.mark.parametrize(
+    ("kind", "make"),
+    [
+        (Types.INT(), lambda n: n),
+        (Types.TUPLE([Types.INT()]), lambda n: (n,)),
+        (PAIR, lambda n: ("x", n)),
+    ],
+)
+def test_none_of_a_declared_type_passes_key_by(lab: Lab, kind: Any, make: Any) -> None:
+    records = lab.read(1, 2, 3, 4).map(lambda n: make(n) if n % 2 else None, kind)
+    texts = records.key_by(lambda value: value is None).map(repr)
+    assert Counter(lab.run(texts)) == {
+        "None": 2,
+        **{repr(kind.coerced(make(n))): 1 for n in (1, 3)},
+    }
+
+
+def test_wrong_value_beside_none_is_refused_in_the_chain_too(lab: Lab) -> None:
+    mixed = lab.read(1, 2).map(lambda n: None if n == 1 else "two", Types.INT())
+    with pytest.raises(UserFunctionFailed, match="'two' does not fit"):
+        lab.run(mixed.filter(lambda value: value is not None))
+
+
 def test_windows_and_joins_take_and_give_none(lab: Lab) -> None:
     timed = lab.timed([("a", 1), ("a", 2)])
     values = timed.map(lambda pair: pair if pair[1] == 1 else None)

@@ -94,6 +94,10 @@ class BatchTypeInfo(TypeInformation):
     def takes_anything(self) -> bool:
         return not self.is_checked
 
+    @property
+    def passes_none(self) -> bool:
+        return False  # nobody after it can read one
+
     def __repr__(self) -> str:
         return "Arrow batches"
 

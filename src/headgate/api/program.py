@@ -249,9 +249,8 @@ def _types_of(transformation: Transformation) -> OutputTypes | None:
     if main is None and not sides:
         return None
     # A function may change a list or row that it only had to look at.
-    return OutputTypes(
-        main, sides, transformation.passes_on and main is not None and main.is_immutable
-    )
+    is_kept = transformation.passes_on and main is not None and main.is_immutable
+    return OutputTypes(main, sides, is_kept, main is not None and main.passes_none)
 
 
 def _inherited_group(graph: StreamGraph, transformation: Transformation) -> str:

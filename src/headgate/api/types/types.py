@@ -79,6 +79,11 @@ class TypeInformation:
         """Every object fits, None too."""
         return False
 
+    @property
+    def passes_none(self) -> bool:
+        """None may go from one chained function to the next."""
+        return True
+
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class BasicTypeInfo(TypeInformation):

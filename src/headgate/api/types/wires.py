@@ -176,7 +176,8 @@ class TypedSerializer:
     def __init__(self, kind: "TypeInformation") -> None:
         wire = kind.wire()
         assert wire is not None, f"{kind!r} has no form on the wire"
-        records = list[wire.reads]  # type: ignore[name-defined]
+        record = or_none(wire.reads)  # None may pass key_by
+        records = list[record]  # type: ignore[valid-type]
         self.kind = kind
         self._revive = wire.revive
         self._plain: Decoder[list[Record]] = Decoder(records)
@@ -190,7 +191,7 @@ class TypedSerializer:
             if type(records) is tuple:
                 return TIMED + _ENCODER.encode((_values(records[0]), records[1]))
             return PLAIN + _ENCODER.encode(_values(records))
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError, OverflowError, AttributeError):  # the last: None among rows
             return PICKLED + pickle.dumps(records, 5)
 
     def loads(self, data: memoryview) -> Record:
@@ -198,16 +199,23 @@ class TypedSerializer:
         with data[1:] as body:
             if how == PLAIN:
                 records = self._plain.decode(body)
-                return records if revive is None else revive(records)
+                return records if revive is None else _revived(records, revive)
             if how == TIMED:
                 records, times = self._timed.decode(body)
-                return records if revive is None else revive(records), times
+                return records if revive is None else _revived(records, revive), times
             if how == PICKLED:
                 return loads(body)
         raise ValueError(f"a body begins with {how!r}")
 
     def __reduce__(self) -> "tuple[type[TypedSerializer], tuple[TypeInformation]]":
         return TypedSerializer, (self.kind,)
+
+
+def _revived(records: list[Record], revive: Coercer) -> list[Record]:
+    try:
+        return revive(records)
+    except TypeError:  # None is among them, or they are broken
+        return where_there(revive)(records)
 
 
 def _values(records: Sequence[Record]) -> Sequence[Record]:

@@ -18,6 +18,7 @@ from headgate.core.chain.outputs import (
     CountingOutput,
     Loan,
     NetworkOutput,
+    PassedNone,
     RecordCopyingOutput,
     choose_output,
     run_user_code,
@@ -57,6 +58,7 @@ class Chain:
         self._operators: dict[int, Operator] = {}
         self.network_outputs: list[NetworkOutput] = []
         self._head_in = 0
+        self._passed_none = PassedNone()
         self._build(0)
         self.head = self._operators[0]
         self._name = spec.operators[0].name
@@ -240,10 +242,21 @@ class Chain:
         operator.reuses_objects = self._spec.object_reuse
         operator.failures = failures = _failures_of(spec, typed(counting, spec.types))
         streak = None if failures is None else failures.streak()
-        operator.set_up(typed(counting, spec.types, streak))
+        inside = self._stays_inside(spec)
+        operator.set_up(typed(counting, spec.types, streak, self._passed_none, inside))
         self._counts[index] = counting
         self._operators[index] = operator
         return operator
+
+    def _stays_inside(self, spec: OperatorSpec) -> bool:
+        """Whether the main records of an operator go to chained functions and key_by only."""
+        main = [to for to in spec.outputs if to.tag is None]
+        return bool(main) and all(map(self._takes_none, main))
+
+    def _takes_none(self, to: ToOperator | ToNetwork) -> bool:
+        if isinstance(to, ToOperator):
+            return bool(self._spec.operators[to.operator].outputs)  # it is no sink
+        return self.writers[to.partition].is_keyed
 
     def _output_to(self, spec: OperatorSpec, to: ToOperator | ToNetwork) -> Output:
         alone = len(spec.outputs) == 1

@@ -355,21 +355,60 @@ class CountingOutput:
         self._inner.emit_marker(marker)
 
 
+class PassedNone:
+    """Whether a typed output of a chain has let None pass to the next operator of the chain."""
+
+    __slots__ = ("has_passed",)
+
+    def __init__(self) -> None:
+        self.has_passed = False
+
+    def letting(self, coerce: Coerce) -> Coerce:
+        """Coerces all records but None."""
+
+        def coerced(records: list[Record]) -> list[Record]:
+            try:
+                return coerce(records)
+            except TypeError:
+                there = [record for record in records if record is not None]
+                if len(there) == len(records):
+                    raise
+                rest = iter(coerce(there))
+                self.has_passed = True
+                return [None if record is None else next(rest) for record in records]
+
+        return coerced
+
+    def refusing(self, coerce: Coerce) -> Coerce:
+        """For records that were coerced before: they are again once None has passed."""
+        return lambda records: coerce(records) if self.has_passed else records
+
+
 class TypedOutput:
     """Coerces records to the declared types before any receiver, chained or remote, sees them.
 
     Law: a record that does not fit raises TypeError inside the operator that emits it, or is left
-    out as the operator's error policy says; an output without a type is not checked.
+    out as the operator's error policy says; an output without a type is not checked. None fits
+    every type on its way to a chained function or through key_by, as in PyFlink, and no type on
+    another way to other tasks or to a sink.
     """
 
     def __init__(
-        self, inner: Output, types: OutputTypes, streak: FailureStreak | None = None
+        self,
+        inner: Output,
+        types: OutputTypes,
+        streak: FailureStreak | None = None,
+        passed: PassedNone | None = None,
+        is_inside: bool = False,
     ) -> None:
-        """``streak``: of the operator's error policy; None: the job fails."""
+        """``streak``: of the operator's error policy; None: the job fails.
+
+        ``passed``: shared by the outputs of a chain; None: None fits no type. ``is_inside``: the
+        main records go to functions of the same chain, or through key_by, only.
+        """
         self._inner = inner
         self._streak = streak
-        main = None if types.is_kept else types.main
-        self._coerce = None if main is None else main.coercer()
+        self._coerce = _main_coercer(types, passed, is_inside)
         self._side_coercers = {tag: declared.coercer() for tag, declared in types.sides}
 
     @property
@@ -390,6 +429,11 @@ class TypedOutput:
         if coerce is not None:
             bundle = self._coerced(bundle, coerce)
         self._inner.collect_side(tag, bundle)
+
+    @property
+    def coerces(self) -> bool:
+        """Whether it does anything."""
+        return self._coerce is not None or bool(self._side_coercers)
 
     def _coerced(self, bundle: Bundle, coerce: Coerce) -> Bundle:
         if self._streak is None:
@@ -418,11 +462,29 @@ class TypedOutput:
         self._inner.emit_marker(marker)
 
 
-def typed(output: Output, types: OutputTypes | None, streak: FailureStreak | None = None) -> Output:
+def _main_coercer(types: OutputTypes, passed: PassedNone | None, is_inside: bool) -> Coerce | None:
+    """What is done to records of the main output; None: nothing."""
+    if types.main is None:
+        return None
+    watched = passed if types.passes_none else None
+    if types.is_kept:
+        return None if watched is None or is_inside else watched.refusing(types.main.coercer())
+    coerce = types.main.coercer()
+    return watched.letting(coerce) if watched is not None and is_inside else coerce
+
+
+def typed(
+    output: Output,
+    types: OutputTypes | None,
+    streak: FailureStreak | None = None,
+    passed: PassedNone | None = None,
+    is_inside: bool = False,
+) -> Output:
     """What an operator with these types writes to: the output itself if nothing is to be done."""
-    if types is None or (not types.sides and (types.main is None or types.is_kept)):
+    if types is None or (not types.sides and types.main is None):
         return output
-    return TypedOutput(output, types, streak)
+    found = TypedOutput(output, types, streak, passed, is_inside)
+    return found if found.coerces else output
 
 
 def run_user_code(operator: str, action: Callable[[], None], doing: str = "") -> None:

@@ -36,6 +36,8 @@ class OutputTypes:
     """By the ids of their tags."""
     is_kept: bool = False
     """The main records came in with this type and are unchanged: they need no coercion."""
+    passes_none: bool = True
+    """None may go from one chained function to the next, whatever the type is."""
 
     def serializer(self, tag: str | None) -> Serializer | None:
         """What writes the records of one output; ``tag`` None: of the main one."""

@@ -151,6 +151,11 @@ class RecordWriter:
             self._resized(index, subpartition.buffer_size)
 
     @property
+    def is_keyed(self) -> bool:
+        """Whether records go by their keys."""
+        return isinstance(self._router, KeyGroupPartitioner)
+
+    @property
     def takes_fields(self) -> bool:
         """Whether tuples that are taken apart travel so; otherwise they are put together here."""
         router = self._router
