@@ -410,6 +410,49 @@ def test_types_are_applied_to_state(lab: Lab, kind: str) -> None:
     number, row = lab.run(
         keyed.process(Store(kind, 1.1, Types.FLOAT())), keyed.process(Store(kind, Row([1.1]), deep))
     )
-    assert (number, row) == ([1.100000023841858], [Row(f0=[1.100000023841858])])
+    assert (number, row) == ([1.1], [Row(f0=[1.1])])
+    with pytest.raises(UserFunctionFailed, match="a number that fits into 32 bits is needed"):
+        lab.run(keyed.process(Store(kind, 1e300, Types.FLOAT())))
     with pytest.raises(UserFunctionFailed, match=r"the state 's' got a wrong value: .*out of rang"):
         lab.run(keyed.process(Store(kind, 2**31, Types.INT())))
+
+
+class Running(KeyedProcessFunction[Any, Any, Any]):
+    """Sums in a state of FLOAT, as PyFlink's example state_access does."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.FLOAT()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        self.total.update((self.total.value() or 0) + value[1])
+        yield value[0], self.total.value()
+
+
+def test_sums_in_a_float_state_have_the_digits_that_pyflink_prints(lab: Lab) -> None:
+    kind = Types.TUPLE([Types.STRING(), Types.FLOAT()])
+    records = [("Alice", 110.1), ("Alice", 20.0), ("Alice", 13.1), ("Alice", 20.1)]
+    found = lab.run(lab.env.from_collection(records, kind).key_by(first).process(Running()))
+    assert [total for _, total in found] == [
+        110.0999984741211,
+        130.0999984741211,
+        143.19999885559082,
+        163.29999923706055,
+    ]
+
+
+class ByNumber(KeyedProcessFunction[Any, Any, Any]):
+    """Finds by a FLOAT what was put by it."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        descriptor = MapStateDescriptor("m", Types.FLOAT(), Types.FLOAT())
+        self.map = runtime_context.get_map_state(descriptor)
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        self.map.put(0.1, 0.1)
+        yield self.map.get(0.1), list(self.map.keys())
+
+
+def test_keys_of_a_map_state_have_the_form_of_their_type(lab: Lab) -> None:
+    assert lab.run(lab.read(1).key_by(lambda *rest: 0).process(ByNumber())) == [
+        (0.1, [0.10000000149011612])
+    ]

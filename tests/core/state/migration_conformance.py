@@ -131,7 +131,7 @@ class MigrationConformance:
         ("before", "after", "written"),
         [
             (None, Types.STRING(), 7),
-            (None, Types.FLOAT(), 1.1),
+            (None, Types.FLOAT(), 1e300),
             (Types.LONG(), Types.INT(), 7),
             (Types.DOUBLE(), Types.FLOAT(), 1.0),
             (NEW, OLD, NEW.coerced({"name": "Ada", "age": 36})),

@@ -1,8 +1,11 @@
 """Which declared types hold all values of which."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
+from headgate.api.row import Row
 from headgate.api.types.types import Types
 from headgate.base.state_shapes import TypeShape
 from headgate.core.state.migration import Change, change_of, converter, shape_of
@@ -70,12 +73,11 @@ def test_rows_within_rows_and_lists_get_their_new_fields() -> None:
 @pytest.mark.parametrize(
     ("new", "value", "fits"),
     [
-        (Types.FLOAT(), 1.1, False),
-        (Types.LIST(Types.FLOAT()), [1.1], False),
-        (Types.LIST(Types.FLOAT()), [1.5, None, float("nan")], True),
-        (Types.MAP(Types.STRING(), Types.FLOAT()), {"a": 1.1}, False),
-        (Types.ROW_NAMED(["a"], [Types.FLOAT()]), {"a": 1.1}, False),
         (Types.DOUBLE(), 2**60 + 1, False),
+        (Types.LIST(Types.DOUBLE()), [2**60 + 1], False),
+        (Types.LIST(Types.DOUBLE()), [1.5, None, float("nan")], True),
+        (Types.MAP(Types.STRING(), Types.DOUBLE()), {"a": 2**60 + 1}, False),
+        (Types.ROW_NAMED(["a"], [Types.DOUBLE()]), {"a": 2**60 + 1}, False),
         (Types.DOUBLE(), 2**60, True),
     ],
 )
@@ -87,6 +89,27 @@ def test_a_number_that_would_be_rounded_is_refused_wherever_it_stands(
     else:
         with pytest.raises(TypeError, match="would become"):
             converter(None, new)(value)
+
+
+@pytest.mark.parametrize(
+    ("new", "value", "made"),
+    [
+        (Types.FLOAT(), 1.1, 1.1),
+        (Types.LIST(Types.FLOAT()), [1.1, 2], [1.1, 2.0]),
+        (Types.MAP(Types.STRING(), Types.FLOAT()), {"a": 1.1}, {"a": 1.1}),
+        (Types.TUPLE([Types.FLOAT(), Types.INT()]), (1.1, 2), (1.1, 2)),
+        (
+            Types.ROW_NAMED(["a", "b"], [Types.FLOAT(), Types.INT()]),
+            Row(a=1.1),
+            Row(a=1.1, b=None),
+        ),
+    ],
+)
+def test_a_float_in_state_keeps_its_digits_when_its_type_changes(
+    new: Any, value: Any, made: Any
+) -> None:
+    old = Types.ROW_NAMED(["a"], [Types.FLOAT()]).shape() if isinstance(value, Row) else None
+    assert converter(old, new)(value) == made
 
 
 def test_a_type_that_is_not_ours_goes_by_its_class() -> None:

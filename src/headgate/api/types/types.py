@@ -7,7 +7,7 @@ TypeError; fields of rows and tuples, elements of lists and values of maps may b
 keys of maps may not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -51,6 +51,27 @@ class TypeInformation:
     def coercer(self) -> Coercer:
         """The same for the records of a bundle, quicker."""
         return all_coerced(self.wire(), each_coerced(self.coerced))
+
+    def state_form(self) -> Callable[[Record], Record]:
+        """As ``coerced``, for values in state: a FLOAT must fit into 32 bits, but is not rounded.
+
+        A sum in a FLOAT state then has the digits that it has in PyFlink's cache of state.
+        """
+        unrounded = self.unrounded()
+        if unrounded is self:
+            return self.coerced
+
+        def held(value: Record) -> Record:
+            try:
+                return unrounded.convert(value)
+            except Mismatch as mismatch:
+                raise TypeError(mismatch.message(value, self)) from None
+
+        return held
+
+    def unrounded(self) -> "TypeInformation":
+        """The type with a FLOAT that keeps all digits in place of each FLOAT."""
+        return self
 
     def serializer(self) -> Serializer | None:
         """What writes coerced records faster than pickle; None: nothing does."""
@@ -118,12 +139,25 @@ class BasicTypeInfo(TypeInformation):
     def shape(self) -> TypeShape:
         return TypeShape(self.name)
 
+    def unrounded(self) -> TypeInformation:
+        return UnroundedFloat("FLOAT") if self.name == "FLOAT" else self
+
     @property
     def is_immutable(self) -> bool:
         return True
 
     def __repr__(self) -> str:
         return f"Types.{self.name}()"
+
+
+class UnroundedFloat(BasicTypeInfo):
+    """A FLOAT in state: it fits into 32 bits and keeps all its digits."""
+
+    __slots__ = ()
+
+    def convert(self, value: Record) -> float:
+        super().convert(value)
+        return float(value)
 
 
 def _maker(name: str) -> "staticmethod[[], TypeInformation]":
@@ -262,6 +296,10 @@ class RowTypeInfo(TypeInformation):
     def shape(self) -> TypeShape:
         return TypeShape(ROW, tuple(kind.shape() for kind in self.field_types), self.field_names)
 
+    def unrounded(self) -> TypeInformation:
+        types = _unrounded(self.field_types)
+        return self if types == self.field_types else RowTypeInfo(types, self._names)
+
     def _by_name(self, row: Row) -> list[Record]:
         """Its values in the order of the type; by position if it has other names or none."""
         names, own_names = names_of(row), self.field_names
@@ -299,6 +337,10 @@ class TupleTypeInfo(TypeInformation):
 
     def shape(self) -> TypeShape:
         return TypeShape(TUPLE, tuple(kind.shape() for kind in self.field_types))
+
+    def unrounded(self) -> TypeInformation:
+        types = _unrounded(self.field_types)
+        return self if types == self.field_types else TupleTypeInfo(types)
 
     @property
     def is_immutable(self) -> bool:
@@ -357,6 +399,10 @@ class ElementsTypeInfo(TypeInformation):
 
     def shape(self) -> TypeShape:
         return TypeShape(self.name, (self.element_type.shape(),))
+
+    def unrounded(self) -> TypeInformation:
+        element = self.element_type.unrounded()
+        return self if element == self.element_type else type(self)(element)
 
     @property
     def is_immutable(self) -> bool:
@@ -430,8 +476,16 @@ class MapTypeInfo(TypeInformation):
     def shape(self) -> TypeShape:
         return TypeShape(MAP, (self.key_type.shape(), self.value_type.shape()))
 
+    def unrounded(self) -> TypeInformation:
+        value = self.value_type.unrounded()
+        return self if value == self.value_type else MapTypeInfo(self.key_type, value)
+
     def __repr__(self) -> str:
         return f"Types.MAP({self.key_type!r}, {self.value_type!r})"
+
+
+def _unrounded(types: Sequence[TypeInformation]) -> tuple[TypeInformation, ...]:
+    return tuple(kind.unrounded() for kind in types)
 
 
 def _fields(

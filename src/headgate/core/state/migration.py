@@ -278,9 +278,15 @@ def change_of(old: TypeShape | None, new: TypeShape | None) -> Change:
     return Change.REFUSED
 
 
+def state_form(type_info: object) -> Callable[[Record], Record] | None:
+    """Gives a value in the form that state of this type holds; None: as it is."""
+    make: Callable[[], Callable[[Record], Record]] | None = getattr(type_info, "state_form", None)
+    return getattr(type_info, "coerced", None) if make is None else make()
+
+
 def converter(old: TypeShape | None, type_info: object) -> Callable[[Record], Record]:
     """Gives a value of the old type in the form of the new one; raises TypeError if it cannot."""
-    coerced: Callable[[Record], Record] | None = getattr(type_info, "coerced", None)
+    coerced = state_form(type_info)
 
     def convert(value: Record) -> Record:
         if value is None or coerced is None:

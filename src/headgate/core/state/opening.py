@@ -13,7 +13,7 @@ from typing import TypeAlias
 from headgate.base.elements import Record
 from headgate.base.values import own
 from headgate.core.state.backend import KeyedBackend, StateSpec
-from headgate.core.state.migration import StateShapes, has_ttl, settle, types_of
+from headgate.core.state.migration import StateShapes, has_ttl, settle, state_form, types_of
 from headgate.core.state.snapshot import NONE
 from headgate.core.state.ttl import with_ttl
 from headgate.functions.state import (
@@ -76,7 +76,7 @@ class StateOpener:
         if isinstance(descriptor, AggregatingStateDescriptor):
             return FoldedByAggregate(held, descriptor.agg_function, check)  # type: ignore[arg-type]
         if isinstance(descriptor, MapStateDescriptor):
-            check_key = _check(descriptor, descriptor.key_type_info)
+            check_key = check_for(descriptor.name, descriptor.key_type_info, is_key=True)
             typed = check is not None or check_key is not None
             return TypedMap(held, check_key, check) if typed else held  # type: ignore[arg-type]
         if check is None:
@@ -116,14 +116,17 @@ def _types_text(descriptor: StateDescriptor) -> str:
     return ", ".join("none" if info is None else repr(info) for info in types)
 
 
-def check_for(name: str, type_info: object, hint: str = "") -> Check | None:
+def check_for(name: str, type_info: object, hint: str = "", is_key: bool = False) -> Check | None:
     """Checks values for the state of this name; ``hint`` says what to do in place of None.
 
-    None: there is no type, or one that takes everything.
+    ``is_key``: keys of a map, which have the type's own form, since they are found by it. None:
+    there is no type, or one that takes everything.
     """
     if type_info is None or getattr(type_info, "takes_anything", False):
         return None
     coerced: Check | None = getattr(type_info, "coerced", None)
+    if not is_key:
+        coerced = state_form(type_info)
 
     def check(value: Record) -> Record:
         if value is None:

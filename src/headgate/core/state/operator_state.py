@@ -126,7 +126,7 @@ class OperatorStates(OperatorStateStore):
         self._settle(descriptor, kind)
         self._enter(descriptor.name, kind)
         held: ListState[Record] = HeldList(self._lists[descriptor.name])
-        check = _check(descriptor, descriptor.type_info)
+        check = check_for(descriptor.name, descriptor.type_info)
         return held if check is None else TypedList(held, check)
 
     def _broadcast(
@@ -138,8 +138,8 @@ class OperatorStates(OperatorStateStore):
         return kind(
             descriptor.name,
             self._maps[descriptor.name],
-            _check(descriptor, descriptor.key_type_info),
-            _check(descriptor, descriptor.type_info),
+            check_for(descriptor.name, descriptor.key_type_info, is_key=True),
+            check_for(descriptor.name, descriptor.type_info),
         )
 
     def _settle(self, descriptor: StateDescriptor, kind: str) -> None:
@@ -331,10 +331,6 @@ def _unpicklable(held: list[tuple[str, str, Record]], error: Exception) -> State
                 f"({type(problem).__name__}: {problem}); its values must be picklable"
             )
     return StateBroken(f"state cannot be written to a snapshot ({type(error).__name__}: {error})")
-
-
-def _check(descriptor: StateDescriptor, type_info: object) -> Check | None:
-    return check_for(descriptor.name, type_info)
 
 
 def _expect(descriptor: object, kind: type) -> None:

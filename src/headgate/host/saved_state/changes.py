@@ -188,7 +188,7 @@ class ChangedRows:
             if change.kind != BROADCAST:
                 return [check(value) for value in change.rows]
             assert isinstance(descriptor, MapStateDescriptor)
-            check_key = _checked(descriptor, descriptor.key_type_info)
+            check_key = _checked(descriptor, descriptor.key_type_info, is_key=True)
             rows = change.rows.items() if isinstance(change.rows, dict) else change.rows
             return {check_key(key): None if value is None else check(value) for key, value in rows}
         except (TypeError, ValueError) as error:
@@ -212,7 +212,7 @@ class ChangedRows:
     def _content(self, descriptor: StateDescriptor) -> Callable[[tuple[Any, ...]], Record]:
         check, timed = _checked(descriptor, descriptor.type_info), self._timed(descriptor)
         if isinstance(descriptor, MapStateDescriptor):
-            check_key = _checked(descriptor, descriptor.key_type_info)
+            check_key = _checked(descriptor, descriptor.key_type_info, is_key=True)
             return lambda row: {check_key(row[1]): None if row[2] is None else timed(check(row[2]))}
         if descriptor.kind == LIST:
             return lambda row: [timed(check(value)) for value in _list(row[1])] or None
@@ -310,8 +310,10 @@ def declared_type(shape: TypeShape | None) -> TypeInformation | None:
             return None
 
 
-def _checked(descriptor: StateDescriptor, type_info: object) -> Callable[[Record], Record]:
-    return check_for(descriptor.name, type_info) or (lambda value: value)
+def _checked(
+    descriptor: StateDescriptor, type_info: object, is_key: bool = False
+) -> Callable[[Record], Record]:
+    return check_for(descriptor.name, type_info, is_key=is_key) or (lambda value: value)
 
 
 def _list(value: Any) -> Iterable[Any]:
