@@ -15,8 +15,8 @@ from headgate.core.operators.source import (
     LAG_MS,
     SourceAlignment,
     SourceOperator,
-    SplitWatermarks,
 )
+from headgate.core.operators.source_time import SplitWatermarks
 from headgate.functions.source import SplitLag
 from headgate.functions.watermarks import AlignmentGroup
 from tests.core.chain.kit import KeptOutput, context, open_operator
