@@ -41,7 +41,7 @@ def bundles(draw: st.DrawFn) -> Bundle:
 ELEMENTS = (
     bundles()
     | st.builds(Watermark, INT64)
-    | st.builds(StreamStatus, st.booleans())
+    | st.builds(StreamStatus, st.booleans(), st.booleans(), st.booleans())
     | st.builds(LatencyMarker, INT64, INT64, st.integers(-(2**31), 2**31 - 1))
 )
 

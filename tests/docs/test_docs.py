@@ -382,6 +382,7 @@ ELEMENTS: list[Element] = [
     Watermark(1_700_000_000_000),
     Watermark(-1),
     StreamStatus(False),
+    StreamStatus(False, together=True, awaits_splits=True),
     LatencyMarker(1_700_000_000_000, 3, 1),
 ]
 

@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 
 from headgate import (
+    AggregateFunction,
     AsyncDataStream,
     AsyncFunction,
+    CoMapFunction,
     KeyedProcessFunction,
     ProcessFunction,
     RuntimeExecutionMode,
     SourceFunction,
     StreamExecutionEnvironment,
     Time,
+    TumblingEventTimeWindows,
     Types,
     ValueStateDescriptor,
     WatermarkStrategy,
@@ -282,3 +285,57 @@ def test_the_environment_is_one_of_its_own() -> None:
         return env.from_collection([1])
 
     run_local(build, parallelism=3, settings={"pipeline.name": "mine"})
+
+
+def ended_beside_idle(env: Env, idle: ManualSource, kind: str) -> Any:
+    """Windows over a bounded stream, beside one that is idle."""
+    by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
+        lambda record, before: record[1]
+    )
+    bounded = env.from_collection([("a", 1), ("a", 2), ("a", 25)])
+    bounded = bounded.assign_timestamps_and_watermarks(by_time)
+    other, windows = env.from_source(idle), TumblingEventTimeWindows.of(Time.milliseconds(10))
+    if kind == "connect":
+        both = bounded.connect(other).map(PassOn())
+    elif kind == "join":
+        joined = bounded.co_group(other).where(key_of).equal_to(key_of).window(windows)
+        return joined.apply(lambda left, right: [len(list(left))])
+    else:
+        both = bounded.union(other)
+    return both.key_by(key_of).window(windows).aggregate(Counting())
+
+
+class PassOn(CoMapFunction):
+    def map1(self, value: Any) -> Any:
+        return value
+
+    def map2(self, value: Any) -> Any:
+        return value
+
+
+class Counting(AggregateFunction):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return accumulator + 1
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("kind", ["union", "connect", "join"])
+def test_the_end_of_an_input_fires_windows_beside_one_that_is_idle(
+    kind: str, parallelism: int
+) -> None:
+    manual = ManualSource("idle")
+    build = lambda env: ended_beside_idle(env, manual, kind)  # noqa: E731
+    with run_local(build, parallelism=parallelism) as run:
+        assert run.output == [], "it is waited for"
+        manual.mark_idle()
+        assert sorted(run.output) == [1, 2]
+        manual.end()

@@ -122,6 +122,10 @@ class StreamStatus(msgspec.Struct, frozen=True):
     """Whether the channel takes part in event time, or is idle."""
 
     active: bool
+    together: bool = False
+    """Idle with its whole stream: while another channel of the stream is active, it counts."""
+    awaits_splits: bool = False
+    """Idle because there is nothing to read, not by a strategy: it has not given way to the end."""
 
 
 class LatencyMarker(msgspec.Struct, frozen=True):
@@ -205,7 +209,7 @@ PREFIX: Final = struct.Struct("<IB")
 """Length and tag: what stands in front of every element's body."""
 
 _WATERMARK: Final = struct.Struct("<q")
-_STATUS: Final = struct.Struct("<?")
+_STATUS: Final = struct.Struct("<B")
 _LATENCY: Final = struct.Struct("<qqi")
 
 RECORDS, TIMED_RECORDS, WATERMARK, STATUS, LATENCY, FIELDS, TIMED_FIELDS = range(1, 8)
@@ -232,8 +236,8 @@ def encode_element(element: Element, serializer: Serializer) -> tuple[bytes, Byt
                 tag, body = TIMED_RECORDS, serializer.dumps((element.records, element.timestamps))
         case Watermark(timestamp_ms):
             tag, body = WATERMARK, _WATERMARK.pack(timestamp_ms)
-        case StreamStatus(active):
-            tag, body = STATUS, _STATUS.pack(active)
+        case StreamStatus(active, together, awaits_splits):
+            tag, body = STATUS, _STATUS.pack(active | together << 1 | awaits_splits << 2)
         case LatencyMarker(marked_ms, operator, subtask):
             tag, body = LATENCY, _LATENCY.pack(marked_ms, operator, subtask)
     if isinstance(body, memoryview):
@@ -295,7 +299,8 @@ def decode_element(tag: int, body: memoryview, serializer: Serializer) -> Elemen
         if tag == WATERMARK:
             return Watermark(*_WATERMARK.unpack(body))
         if tag == STATUS:
-            return StreamStatus(*_STATUS.unpack(body))
+            (flags,) = _STATUS.unpack(body)
+            return StreamStatus(bool(flags & 1), bool(flags & 2), bool(flags & 4))
         if tag == LATENCY:
             return LatencyMarker(*_LATENCY.unpack(body))
     except UNREADABLE as error:

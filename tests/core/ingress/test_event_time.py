@@ -76,10 +76,21 @@ def test_an_idle_input_is_not_waited_for() -> None:
     assert times.advanced(1, [StreamStatus(active=False)]) == [Watermark(10)]
 
 
-def test_an_input_that_has_ended_leaves_it_to_the_other_whether_all_is_idle() -> None:
+def test_an_input_that_has_ended_does_not_wait_for_one_that_is_idle() -> None:
+    idle, end = StreamStatus(active=False), Watermark(MAX_WATERMARK_MS)
     times = InputTimes(2)
-    idle, active = StreamStatus(active=False), StreamStatus(active=True)
-    end = Watermark(MAX_WATERMARK_MS)
+    assert times.advanced(1, [Watermark(3)]) == []
+    assert times.advanced(0, [end]) == [Watermark(3)]
+    assert times.advanced(1, [idle]) == [end]
+    times = InputTimes(2)
+    times.advanced(1, [Watermark(3), idle])
+    assert times.advanced(0, [end]) == [end]
+
+
+def test_an_input_that_has_ended_waits_for_one_that_has_found_nothing_to_read() -> None:
+    active, end = StreamStatus(active=True), Watermark(MAX_WATERMARK_MS)
+    idle = StreamStatus(active=False, together=True, awaits_splits=True)
+    times = InputTimes(2)
     assert times.advanced(1, [Watermark(3)]) == []
     assert times.advanced(0, [end]) == [Watermark(3)]
     assert times.advanced(1, [idle]) == [idle], "idle, not at the end"

@@ -16,6 +16,7 @@ from headgate.base.elements import Bundle, LatencyMarker, Serializer, StreamStat
 from headgate.base.errors import ElementBroken
 from headgate.base.events import CancelMarker, CheckpointBarrier, EndOfPartition, Event
 from headgate.core.buffers.buffer import Buffer, bundle_bytes
+from headgate.core.checkpoint.inputs import single_gates
 from headgate.core.checkpoint.restored import RestoredInput
 from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
 from headgate.core.ingress.gate import InputGate
@@ -61,7 +62,7 @@ class NetworkInput:
         self.on_channel_ended: Callable[[int], None] = lambda channel: None
         """Called when a channel was read to its end, before anybody else learns of it."""
         self._deserializers = deserializers
-        self._valve = WatermarkValve(gate.channel_count)
+        self._valve = WatermarkValve(*(single.channel_count for single in single_gates(gate)))
         self._current: Deserializer | None = None
         self._channel = 0
         self._rest: Bundle | None = None
