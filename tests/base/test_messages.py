@@ -63,6 +63,8 @@ from headgate.base.messages import (
     Register,
     RowsSent,
     Shutdown,
+    SourceTimeAnnounced,
+    SourceTimeReported,
     SplitsAssigned,
     SplitsWanted,
     StateLineOpened,
@@ -119,6 +121,8 @@ ALL: list[ControlMessage] = [
     Placed("job/7/0", {"0.1": ("10.0.0.2", 5)}),
     TimeAnnounced("job/7/0", "group", None),
     SplitsWanted("job/7/0", "1.0", 2, 1),
+    SourceTimeReported("job/7/0", "1.0", 2, 1_700_000_000_000, True),
+    SourceTimeAnnounced("job/7/0", "1.0", 1_700_000_000_000, False, True),
     RowsSent("job/7/0", 1, 64),
     SplitsAssigned("job/7/0", "1.0", (SplitData(b"mark", b"split"),), True, False),
     CheckpointTriggered(

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate.base.checkpoints import SourceState, SplitData
-from headgate.base.messages import SplitsAssigned
+from headgate.base.elements import MIN_WATERMARK_MS
+from headgate.base.messages import SourceTimeAnnounced, SourceTimeReported, SplitsAssigned
 from headgate.control.split_assignment import MESSAGE_BYTES, PlannedSource, SplitAssignment
 
 
@@ -97,6 +98,102 @@ def test_large_splits_travel_in_several_messages() -> None:
         (0, "b", True, False),
         (0, "c", False, True),
     ]
+
+
+class Hearing:
+    """The driver of a source with three tasks, and what each was told last of event time."""
+
+    def __init__(self) -> None:
+        self.driver = SplitAssignment("run", planned(3))
+        for number in range(3):
+            self.driver.wanted(f"0.{number}", 1, 0)
+        self.sent = [0, 0, 0]
+        self.heard: dict[int, tuple[int, bool, bool]] = {}
+
+    def find(self, *names: str) -> None:
+        for slot, message in self.driver.discovered(b"", splits(*names), False):
+            self.sent[slot] += len(message.splits)
+
+    def report(
+        self, number: int, watermark_ms: int, *, rests: bool, behind: int = 0, asks: bool = True
+    ) -> list[int]:
+        """Returns who was told something; ``behind``: splits that have not arrived there.
+
+        A task that rests also asks for a split, unless its own are idle only for a moment.
+        """
+        received = self.sent[number] - behind
+        if rests and asks:
+            assert self.driver.wanted(f"0.{number}", 1, 0) == []
+        report = SourceTimeReported("run", f"0.{number}", received, watermark_ms, rests)
+        return self.deliver(self.driver.time_reported(report))
+
+    def deliver(self, messages: list[tuple[int, SourceTimeAnnounced]]) -> list[int]:
+        for slot, message in messages:
+            assert message.task == f"0.{slot}"
+            self.heard[slot] = message.watermark_ms, message.all_rest, message.followed
+        return [slot for slot, _ in messages]
+
+
+def test_tasks_that_rest_are_told_how_far_the_slowest_of_the_others_is() -> None:
+    tasks = Hearing()
+    tasks.find("a", "b", "c")
+    assert tasks.report(0, 5, rests=False) == [], "nobody rests"
+    assert tasks.report(2, 9, rests=True) == [0, 1], "the others are to say how far they are"
+    assert tasks.heard[0] == (MIN_WATERMARK_MS, False, True)
+    assert tasks.report(1, 7, rests=False) == [2]
+    assert tasks.heard[2] == (5, False, True)
+    assert tasks.report(1, 8, rests=False) == [], "the other one is slower"
+    assert tasks.report(0, 20, rests=False) == [2]
+    assert tasks.heard[2] == (8, False, True)
+    assert tasks.report(2, 8, rests=False) == [0, 1, 2], "nobody follows any more"
+
+
+def test_when_all_tasks_rest_each_is_told_the_furthest_once() -> None:
+    tasks = Hearing()
+    tasks.find("a", "b", "c")
+    for number in range(3):
+        tasks.report(number, 10 * number, rests=True)
+    assert tasks.heard == dict.fromkeys(range(3), (20, True, False))
+    tasks.find("d")  # the first that has asked gets it
+    assert tasks.report(0, 20, rests=False) == [0], "the others follow it"
+    assert tasks.report(0, 20, rests=True) == [0], "the others rest there already"
+    tasks.find("e")
+    assert tasks.report(1, 20, rests=False) == [1]
+    assert tasks.report(1, 25, rests=False) == [0, 2]
+    assert tasks.report(1, 30, rests=True) == [0, 1, 2]
+    assert tasks.heard == dict.fromkeys(range(3), (30, True, False))
+
+
+def test_nothing_is_told_while_a_split_is_on_its_way_or_unassigned() -> None:
+    tasks = Hearing()
+    tasks.find("a", "b")
+    tasks.report(0, 5, rests=False)
+    tasks.report(2, MIN_WATERMARK_MS, rests=True)
+    assert tasks.report(1, 5, rests=False) == [2]
+    tasks.find("c")
+    assert tasks.report(0, 9, rests=False) == []
+    assert tasks.report(1, 9, rests=False) == []
+    assert tasks.report(2, 5, rests=True, behind=1) == [], "said before it had the split"
+    assert tasks.report(2, 6, rests=True) == [2], "the split was empty"
+    assert tasks.heard[2] == (9, False, True)
+    tasks.find("d", "e")
+    assert tasks.report(2, 9, rests=True, asks=False) == [], "one is unassigned"
+    assert tasks.report(0, 11, rests=False) == []
+    assert tasks.report(1, 11, rests=False) == []
+
+
+def test_a_task_that_has_ended_is_not_waited_for() -> None:
+    tasks = Hearing()
+    tasks.find("a", "b", "c")
+    tasks.report(0, 5, rests=False)
+    tasks.report(1, 7, rests=False)
+    tasks.report(2, 1, rests=True)
+    assert tasks.deliver(tasks.driver.task_ended("0.0")) == [2]
+    assert tasks.heard[2] == (7, False, True)
+    assert tasks.deliver(tasks.driver.task_ended("0.0")) == []
+    assert tasks.report(0, 99, rests=False) == []
+    assert tasks.deliver(tasks.driver.task_ended("0.1")) == [2]
+    assert tasks.heard[2][1:] == (True, False), "it is the only one"
 
 
 def test_a_task_that_is_not_run_gets_nothing() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headgate.base.messages import TaskState
+from headgate.base.messages import SourceTimeReported, TaskState
 from headgate.control.split_assignment import SplitAssignment
 from headgate.core.chain.operator import Operator
 from headgate.core.exchange.ends import Address
@@ -270,6 +270,17 @@ class Run:
             deployment.splits_assigned(
                 message.task, message.splits, message.backlog, message.no_more
             )
+
+    def source_time_reported(
+        self, task: str, received: int, watermark_ms: int, rests: bool
+    ) -> None:
+        """The driver's machine tells others of the source."""
+        with self._lock:
+            splits = next(each for each in self.splits if task in each.source.slots)
+            report = SourceTimeReported("", task, received, watermark_ms, rests)
+            messages = splits.time_reported(report)
+        for home, message in messages:
+            self.deployments[home].source_time_announced(message)
 
     def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
         raise AssertionError("nobody takes a checkpoint here")

@@ -77,6 +77,14 @@ EVENT_TIME = (
         "tests/core/ingress/test_valve.py",
     ),
     Mutant(
+        "source-time-of-splits-on-their-way",
+        "control/split_assignment.py",
+        "            is_news = task.rests and not is_open\n",
+        "            is_news = task.rests\n",
+        "a source is idle, or ahead, while a split is on its way to a task",
+        "tests/control/test_split_assignment.py",
+    ),
+    Mutant(
         "late-record-boundary-off-by-one",
         "core/window/general.py",
         "        if self._event_time and over_ms <= self._timers.watermark_ms:\n"

@@ -1,14 +1,22 @@
 """Event time from end to end on a local Spark: strategies, timers, sources that know the time."""
 
+import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headgate.common import Duration, Watermark, WatermarkStrategy
+from headgate.common import Duration, Time, Watermark, WatermarkStrategy
 from headgate.common.watermark_strategy import TimestampAssigner
-from headgate.datastream import KeyedProcessFunction, SourceFunction
-from headgate.datastream.connectors import NumberSequenceSource
+from headgate.datastream import (
+    KeyedProcessFunction,
+    OutputTag,
+    ProcessWindowFunction,
+    SourceFunction,
+)
+from headgate.datastream.connectors import JsonLinesSource, NumberSequenceSource
+from headgate.datastream.window import TumblingEventTimeWindows
 from tests.spark.programs import collected, environment
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -83,3 +91,45 @@ def test_sources_that_wait_for_each_other_all_come_to_their_end() -> None:
     long = env.from_source(NumberSequenceSource(1, 3000), strategy, "long")
     found = collected(short.union(long))
     assert found == sorted([*range(1, 501), *range(1, 3001)])
+
+
+class Counted(ProcessWindowFunction[Any, Any, Any, Any]):
+    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+        yield context.window().start // 10_000, len(list(elements))
+
+
+def put_files(folder: Path, *numbers: int) -> None:
+    """File n has 50 lines of the n-th ten seconds; all of them appear at once."""
+    for number in numbers:
+        lines = (f'{{"at": {number * 10_000 + line * 200}}}\n' for line in range(50))
+        (folder.parent / f"{number}.json").write_text("".join(lines))
+    for number in numbers:
+        (folder.parent / f"{number}.json").rename(folder / f"{number:03}.json")
+
+
+@pytest.mark.parametrize("idle_ms", [None, 300])
+def test_event_time_waits_for_the_older_of_two_files_that_are_found_together(
+    tmp_path: Path, idle_ms: int | None
+) -> None:
+    folder = tmp_path / "found"
+    folder.mkdir()
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
+        lambda line, before: line["at"]
+    )
+    if idle_ms is not None:
+        strategy = strategy.with_idleness(Duration.of_millis(idle_ms))
+    source = JsonLinesSource(folder, follow=True, discover_ms=100)
+    late = OutputTag("late")
+    windows = TumblingEventTimeWindows.of(Time.seconds(10))
+    keyed = environment(2).from_source(source, strategy, "files").key_by(lambda line: "all")
+    counted = keyed.window(windows).side_output_late_data(late).process(Counted())
+    seen = counted.union(counted.get_side_output(late).map(lambda line: ("late", line["at"])))
+    found: list[Any] = []
+    with seen.execute_and_collect() as results:
+        for pair in range(6):
+            put_files(folder, 2 * pair, 2 * pair + 1)
+            while (2 * pair, 50) not in found:
+                found.append(next(results))
+                assert found[-1][0] != "late", f"of pair {pair}"
+            time.sleep(0.4)  # both tasks have nothing to read, for longer than they may be quiet
+    assert sorted(found) == [(number, 50) for number in range(11)]

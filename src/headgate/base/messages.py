@@ -362,6 +362,19 @@ class SplitsWanted(msgspec.Struct, frozen=True, tag=True):
     """Splits that it has and has not read to their ends."""
 
 
+class SourceTimeReported(msgspec.Struct, frozen=True, tag=True):
+    """How far a task of an endless source is whose splits the driver hands out."""
+
+    run: str
+    task: str
+    received: int
+    """Splits that it was assigned in this run, all in all."""
+    watermark_ms: int
+    """What it has emitted; if it rests, the furthest that any of its splits has reached."""
+    rests: bool
+    """It has nothing to read: no split, or idle ones only."""
+
+
 class RowsSent(msgspec.Struct, frozen=True, tag=True):
     """This process has handed so many rows to Spark, all in all, in a run that wants only some."""
 
@@ -438,6 +451,19 @@ class SplitsAssigned(msgspec.Struct, frozen=True, tag=True):
     """Whether these are the last ones of the source, for all its tasks."""
 
 
+class SourceTimeAnnounced(msgspec.Struct, frozen=True, tag=True):
+    """How far the tasks of an endless source are that have something to read."""
+
+    run: str
+    task: str
+    watermark_ms: int
+    """A task that rests emits it as its own."""
+    all_rest: bool
+    """None of them has anything to read."""
+    followed: bool
+    """Some task rests: one that does not is to report how far it is."""
+
+
 class CheckpointTriggered(msgspec.Struct, frozen=True, tag=True):
     """A task is to begin a checkpoint: a source, or one whose producers have all finished."""
 
@@ -511,6 +537,7 @@ ToDriver: TypeAlias = (
     | CheckpointDeclined
     | CheckpointWanted
     | SplitsWanted
+    | SourceTimeReported
     | RowsSent
     | Inspected
     | Logged
@@ -522,6 +549,7 @@ OfRun: TypeAlias = (
     | Placed
     | TimeAnnounced
     | SplitsAssigned
+    | SourceTimeAnnounced
     | CheckpointTriggered
     | CheckpointCompleted
     | CheckpointAborted

@@ -18,6 +18,8 @@ from headgate.base.messages import (
     CheckpointWanted,
     Deploy,
     Placed,
+    SourceTimeAnnounced,
+    SourceTimeReported,
     SplitsAssigned,
     SplitsWanted,
     TaskState,
@@ -128,6 +130,21 @@ class Attempt:
             if wanted.task in splits.source.slots:
                 return splits.wanted(wanted.task, wanted.count, wanted.held)
         return []
+
+    def source_time_reported(
+        self, report: SourceTimeReported
+    ) -> list[tuple[int, SourceTimeAnnounced]]:
+        """A task of a source has moved on, or has nothing to read; what is to be sent."""
+        if self.state_of(report.run, report.task) is None:
+            return []
+        for splits in self.splits:
+            if report.task in splits.source.slots:
+                return splits.time_reported(report)
+        return []
+
+    def source_task_ended(self, task: str) -> list[tuple[int, SourceTimeAnnounced]]:
+        """A task has ended, in whatever way; what is to be sent to others of its source."""
+        return [message for splits in self.splits for message in splits.task_ended(task)]
 
     def _source_states(self) -> tuple[SourceState, ...]:
         return tuple(splits.state() for splits in self.splits)

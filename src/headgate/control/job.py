@@ -32,6 +32,8 @@ from headgate.base.messages import (
     Failure,
     Placed,
     Shutdown,
+    SourceTimeAnnounced,
+    SourceTimeReported,
     SplitsAssigned,
     SplitsWanted,
     TaskState,
@@ -191,7 +193,10 @@ class JobRun:
         if self.state.is_ending and failure is not None and failure.is_consequence:
             state = TaskState.CANCELLED  # its neighbour was cancelled a moment before it
         attempt.states[task] = state
-        effects = self._announce(attempt.alignment.ended(task)) if state.has_ended else []
+        effects: list[Effect] = []
+        if state.has_ended:
+            effects += self._announce(attempt.alignment.ended(task))
+            effects += self._announce(attempt.source_task_ended(task))
         if state is TaskState.FINISHED and not self.state.is_ending:
             orders = attempt.placement.finished(attempt.tasks[task].vertex)
             effects += self._deploy(orders, now_ms)
@@ -228,6 +233,12 @@ class JobRun:
         if self.state.has_ended or self.state.is_ending:
             return []
         return self._assign(self._attempt.splits_wanted(wanted))
+
+    def source_time_reported(self, report: SourceTimeReported) -> list[Effect]:
+        """A task of a source has moved on, or has nothing to read."""
+        if self.state.has_ended or self.state.is_ending:
+            return []
+        return self._announce(self._attempt.source_time_reported(report))
 
     def splits_discovered(
         self, run: str, uid: str, position: bytes, splits: Sequence[SplitData], is_last: bool
@@ -542,7 +553,9 @@ class JobRun:
     def _assign(self, messages: list[tuple[int, SplitsAssigned]]) -> list[Effect]:
         return [Send(slot, message) for slot, message in messages if slot in self._managers.here]
 
-    def _announce(self, messages: list[tuple[int, TimeAnnounced]]) -> list[Effect]:
+    def _announce(
+        self, messages: Sequence[tuple[int, TimeAnnounced | SourceTimeAnnounced]]
+    ) -> list[Effect]:
         return [Send(slot, message) for slot, message in messages if slot in self._managers.here]
 
     def _warn_of_storage(self, now_ms: float) -> list[Effect]:

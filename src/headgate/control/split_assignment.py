@@ -4,17 +4,20 @@ Driven by ``JobRun``, in every attempt anew. Law: a split is unassigned or was s
 ``state`` holds the unassigned ones with the position of the enumerator behind which they were
 found. So a checkpoint whose triggers are sent in the same step has every split once: here, or in
 the state of the task that it was sent to before. By demand, no task waits while a split does; else
-each split goes at once to the task with the fewest. Tasks learn when there are no more.
+each split goes at once to the task with the fewest. Tasks learn when there are no more. A task of
+an endless source that has nothing to read is told how far the others are; nothing of it while a
+split is unassigned, or not yet counted in what its task has reported (``SourceTime``).
 """
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
 from typing import Final
 
 from headgate.base.checkpoints import SourceState, SplitData
-from headgate.base.messages import SplitsAssigned
+from headgate.base.elements import MIN_WATERMARK_MS
+from headgate.base.messages import SourceTimeAnnounced, SourceTimeReported, SplitsAssigned
 from headgate.functions.source import SplitEnumerator
 
 MESSAGE_BYTES: Final = 1024 * 1024
@@ -35,6 +38,62 @@ class PlannedSource:
     restored: SourceState | None = None
 
 
+@dataclass(slots=True)
+class _TaskTime:
+    """How far a task is, as it has reported, and what it was told of the others."""
+
+    sent: int = 0
+    """Splits, all in all."""
+    received: int = 0
+    """Those of them that the report counts."""
+    watermark_ms: int = MIN_WATERMARK_MS
+    rests: bool = False
+    told_ms: int = MIN_WATERMARK_MS
+    told_rest: bool = False
+    followed: bool = False
+
+
+@dataclass(slots=True)
+class SourceTime:
+    """Event time of a source over all its tasks. Law: none rests ahead of a split that is known.
+
+    What a task that rests is told, the tasks that read have emitted before, and all splits that the
+    driver knows are theirs.
+    """
+
+    tasks: dict[str, _TaskTime] = field(default_factory=dict)
+    """Those that have not ended."""
+
+    def reported(self, report: SourceTimeReported) -> None:
+        """A task has moved on, fallen to rest, or got splits."""
+        task = self.tasks.get(report.task)
+        if task is None:
+            return
+        if report.received != task.received or not report.rests:
+            task.told_ms, task.told_rest = MIN_WATERMARK_MS, False
+        task.received, task.rests = report.received, report.rests
+        task.watermark_ms = report.watermark_ms
+
+    def announcements(self, run: str, unassigned: int) -> list[tuple[str, SourceTimeAnnounced]]:
+        """What tasks are to be told now; ``unassigned``: splits that no task has."""
+        reading = [task.watermark_ms for task in self.tasks.values() if not task.rests]
+        resting = [task.watermark_ms for task in self.tasks.values() if task.rests]
+        is_open = unassigned or any(task.sent > task.received for task in self.tasks.values())
+        told_ms = min(reading) if reading else max(resting, default=MIN_WATERMARK_MS)
+        all_rest, followed = not reading, bool(reading and resting)
+        messages = []
+        for name, task in self.tasks.items():
+            is_news = task.rests and not is_open
+            is_news = is_news and (told_ms > task.told_ms or all_rest > task.told_rest)
+            if is_news:
+                task.told_ms, task.told_rest = told_ms, all_rest
+            if is_news or (not task.rests and task.followed != followed):
+                task.followed = followed
+                message = SourceTimeAnnounced(run, name, task.told_ms, task.told_rest, followed)
+                messages.append((name, message))
+        return messages
+
+
 class SplitAssignment:
     """Of one source in one attempt."""
 
@@ -47,6 +106,7 @@ class SplitAssignment:
         self._wanted: dict[str, int] = {}  # in the order of asking
         self._notices: dict[str, tuple[bool, bool]] = {}  # the last of each task
         self._has_looked = self._is_complete = False
+        self._time = SourceTime({task: _TaskTime() for task in source.slots})
 
     @property
     def unassigned(self) -> int:
@@ -80,6 +140,15 @@ class SplitAssignment:
         self._is_complete = self._is_complete or is_last
         return self._hand_out()
 
+    def time_reported(self, report: SourceTimeReported) -> list[tuple[int, SourceTimeAnnounced]]:
+        """A task has moved on, fallen to rest, or got splits; what is to be sent."""
+        self._time.reported(report)
+        return self._announce()
+
+    def task_ended(self, task: str) -> list[tuple[int, SourceTimeAnnounced]]:
+        """It holds nobody back any more."""
+        return [] if self._time.tasks.pop(task, None) is None else self._announce()
+
     def check(self) -> None:
         """The law, as far as one moment shows it."""
         assert not (self._unassigned and self._wanted), "a task waits while a split does"
@@ -100,10 +169,16 @@ class SplitAssignment:
         notice = backlog, self._is_complete and not backlog
         messages = []
         for task in self._held:
+            if task in given and task in self._time.tasks:
+                self._time.tasks[task].sent += len(given[task])
             if task in given or self._notices[task] != notice:
                 self._notices[task] = notice
                 messages += self._messages(task, given.get(task, []), notice)
         return messages
+
+    def _announce(self) -> list[tuple[int, SourceTimeAnnounced]]:
+        announced = self._time.announcements(self._run, self.unassigned)
+        return [(self.source.slots[task], message) for task, message in announced]
 
     def _spread(self) -> dict[str, list[SplitData]]:
         """Each split to the task with the fewest, of several the first."""

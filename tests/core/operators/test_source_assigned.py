@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.checkpoints import SourceState, SplitData
-from headgate.base.elements import Bundle, StreamStatus, Watermark
+from headgate.base.elements import MIN_WATERMARK_MS, Bundle, StreamStatus, Watermark
 from headgate.base.errors import StateBroken
+from headgate.base.messages import SourceTimeAnnounced
 from headgate.core.chain.operator import PollResult
 from headgate.core.chain.watermarks import Bounded, TimePlan
 from headgate.core.operators.source import SourceOperator
@@ -87,6 +88,7 @@ class Assigned:
         listed: bool = False,
     ) -> None:
         self.asked: list[tuple[int, int]] = []
+        self.reports: list[tuple[int, int, bool]] = []
         self.source = source or Ranges()
         given = None if states is None else restored(states, subtask, parallelism)
         self.clock = HandClock()
@@ -97,6 +99,7 @@ class Assigned:
             later=self.clock.later,
             elapsed_ms=lambda: float(self.clock.now_ms),
             want_splits=lambda count, held: self.asked.append((count, held)),
+            tell_source_time=lambda *report: self.reports.append(report),
         )
         self.operator = SourceOperator(self.source, (), plan, True, listed)  # type: ignore[arg-type]
         self.output: KeptOutput = open_operator(self.operator, within=within)
@@ -105,6 +108,11 @@ class Assigned:
         self, *splits: tuple[int, int], backlog: bool = False, no_more: bool = False
     ) -> None:
         self.operator.splits_assigned(pickled_splits(splits), backlog, no_more)
+
+    def announce(self, watermark_ms: int, *, all_rest: bool, followed: bool = False) -> None:
+        """What the driver tells of the other tasks."""
+        announced = SourceTimeAnnounced("run", "0.0", watermark_ms, all_rest, followed)
+        self.operator.source_time_announced(announced)
 
     def read(self, limit: int = 100, polls: int = 20) -> PollResult:
         """Poll until there is nothing."""
@@ -235,19 +243,74 @@ def test_of_an_endless_source_what_was_not_found_does_not_count() -> None:
     assert task.watermarks == [4], "there are others now, and nobody has them"
 
 
-def test_a_task_without_a_split_is_idle_until_it_gets_one() -> None:
+NOTHING_TO_READ = StreamStatus(active=False, together=True, awaits_splits=True)
+
+
+def test_a_task_without_a_split_is_idle_when_all_of_its_source_are_until_it_gets_one() -> None:
     task = Assigned(Ranges(bounded=False))
     task.read()
-    assert task.output.elements == [], "nobody has looked yet"
+    assert task.reports == [], "nobody has looked yet"
     task.assign()
     task.read()
-    assert task.output.elements == [StreamStatus(active=False)]
+    assert task.reports == [(0, MIN_WATERMARK_MS, True)]
+    assert task.output.elements == [], "others may have something to read"
+    task.announce(MIN_WATERMARK_MS, all_rest=True)
+    task.read()
+    assert task.output.elements == [NOTHING_TO_READ]
     task.assign((0, 3))
     task.operator.poll(1)
-    assert task.output.elements[-1] == StreamStatus(active=True)
+    assert task.output.elements[1] == StreamStatus(active=True)
+    assert task.reports[1:] == [(1, MIN_WATERMARK_MS, False)]
     task.read()
-    assert task.output.elements[-1] == StreamStatus(active=False)
+    assert task.reports[2:] == [(1, 1, True)]
     assert task.output.records == [0, 1, 2]
+    task.announce(1, all_rest=True)
+    task.read()
+    assert task.output.elements[-2:] == [Watermark(1), NOTHING_TO_READ]
+
+
+def test_a_task_without_a_split_follows_those_that_have_some() -> None:
+    task = Assigned(Ranges(bounded=False))
+    task.assign()
+    task.read()
+    for reached_ms in (5, 9, 9):
+        task.announce(reached_ms, all_rest=False)
+        task.read()
+    assert task.output.elements == [Watermark(5), Watermark(9)]
+    task.assign((10, 12))
+    task.announce(20, all_rest=False)
+    task.operator.poll(1)
+    task.clock.move_to(task.clock.now_ms + 200)
+    assert task.watermarks == [5, 9], "it has a split now"
+
+
+def test_splits_that_were_assigned_hold_event_time_back_before_the_next_poll() -> None:
+    task = Assigned(Ranges(bounded=False))
+    task.assign((10, 20))
+    task.operator.poll(5)
+    task.operator.poll(1)
+    task.assign((0, 5))
+    task.clock.move_to(task.clock.now_ms + 200)
+    assert task.watermarks == []
+
+
+def test_a_task_reports_how_far_it_is_only_if_others_follow_it() -> None:
+    task = Assigned(Ranges(bounded=False))
+    task.assign((0, 100))
+    task.operator.poll(1)
+    assert task.reports == [(1, MIN_WATERMARK_MS, False)], "it has got the split"
+    for _ in range(2):
+        task.operator.poll(1)
+        task.clock.move_to(task.clock.now_ms + 200)
+    assert len(task.reports) == 1
+    task.announce(MIN_WATERMARK_MS, all_rest=False, followed=True)
+    task.operator.poll(1)
+    task.clock.move_to(task.clock.now_ms + 200)
+    assert task.reports[1:] == [(1, 1, False), (1, 2, False)]
+    task.announce(MIN_WATERMARK_MS, all_rest=False, followed=False)
+    task.operator.poll(1)
+    task.clock.move_to(task.clock.now_ms + 200)
+    assert len(task.reports) == 3
 
 
 def test_splits_that_end_between_two_ticks_move_event_time() -> None:
@@ -257,11 +320,14 @@ def test_splits_that_end_between_two_ticks_move_event_time() -> None:
     assert task.watermarks == [], "there are others, and nobody has them"
     task.assign()
     task.read()
-    assert task.watermarks == [38], "the furthest counts"
-    assert task.output.elements[-1] == StreamStatus(active=False)
+    assert task.reports[-1] == (3, 38, True), "the furthest counts"
+    task.announce(38, all_rest=True)
+    task.assign()
+    task.read()
+    assert task.watermarks == [38]
     task.assign((40, 50))
     task.read()
-    assert task.watermarks == [38, 48]
+    assert task.reports[-1] == (4, 48, True)
 
 
 def test_splits_that_end_without_ticks_bring_no_watermark() -> None:

@@ -495,6 +495,11 @@ class Run:
     def splits_wanted(self, task: str, count: int, held: int) -> None:
         raise AssertionError("the splits of all sources are dealt out")
 
+    def source_time_reported(
+        self, task: str, received: int, watermark_ms: int, rests: bool
+    ) -> None:
+        raise AssertionError("the splits of all sources are dealt out")
+
     def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
         self.tell(task, partial(self.declined, task, checkpoint, reason, subsumed))
 

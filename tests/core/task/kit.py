@@ -65,6 +65,7 @@ class Lab:
         self.declined: list[tuple[int, str, bool]] = []
         self.times: list[tuple[str, int | None]] = []
         self.wanted: list[tuple[int, int]] = []
+        self.source_times: list[tuple[int, int, bool]] = []
         self.wanted = 0
 
     def __enter__(self) -> "Lab":
@@ -165,6 +166,11 @@ class Lab:
 
     def splits_wanted(self, task: str, count: int, held: int) -> None:
         self.wanted.append((count, held))
+
+    def source_time_reported(
+        self, task: str, received: int, watermark_ms: int, rests: bool
+    ) -> None:
+        self.source_times.append((received, watermark_ms, rests))
 
     def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
         self.declined.append((checkpoint, reason, subsumed))

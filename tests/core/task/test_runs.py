@@ -20,6 +20,7 @@ from headgate.base.messages import (
     Deploy,
     Failure,
     Placed,
+    SourceTimeAnnounced,
     TaskChanged,
     TaskOrder,
     TaskState,
@@ -59,6 +60,9 @@ class NotedTasks:
         self, task: str, splits: Sequence[SplitData], backlog: bool, no_more: bool
     ) -> None:
         self.noted.append(("splits", (task, *splits, backlog, no_more)))
+
+    def source_time_announced(self, announced: SourceTimeAnnounced) -> None:
+        self.noted.append(("source time", announced.task))
 
     def trigger_checkpoint(self, task: str, checkpoint: int, options: CheckpointOptions) -> str:
         self.noted.append(("trigger", task))

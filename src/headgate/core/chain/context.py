@@ -52,6 +52,8 @@ class OperatorContext:
     """Polls the source of the task again; from any thread, at any time."""
     want_splits: Callable[[int, int], None] = lambda count, held: None
     """A source asks the driver for more splits, and tells how many it has not read yet."""
+    tell_source_time: Callable[[int, int, bool], None] = lambda received, watermark_ms, rests: None
+    """A source whose splits the driver hands out reports its event time: see the message."""
 
     spills: SpillRoom | None = None
     """Where a batch operator puts what is too much for memory; None: it stays in memory."""

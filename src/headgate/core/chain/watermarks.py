@@ -206,6 +206,9 @@ def _custom(supplier: Callable[[RuntimeContext], object], context: RuntimeContex
     return CustomWatermarks(supplier(context))
 
 
+IDLE: Final = StreamStatus(active=False)
+
+
 class TimedOutput:
     """An output with the law of event time: it never goes back.
 
@@ -228,10 +231,10 @@ class TimedOutput:
             self.watermark_ms = watermark_ms
             self._output.emit_watermark(Watermark(watermark_ms))
 
-    def mark_idle(self) -> None:
+    def mark_idle(self, status: StreamStatus = IDLE) -> None:
         if self.active:
             self.active = False
-            self._output.emit_status(StreamStatus(active=False))
+            self._output.emit_status(status)
 
     def mark_active(self) -> None:
         if not self.active:

@@ -46,6 +46,8 @@ class AssignedSplits:
         """
         self.waiting: deque[SplitProgress] = deque()
         """They are this task's, and were not begun in this run."""
+        self.received = 0
+        """Splits that were assigned, all in all."""
         self.no_more = False
         """No task will get another split."""
         self.by_demand = by_demand
@@ -82,6 +84,7 @@ class AssignedSplits:
     def assigned(self, splits: Iterable[SplitData], backlog: bool, no_more: bool) -> None:
         """The driver has handed out splits, or tells that there are no others."""
         for split in splits:
+            self.received += 1
             self._asked, self._came_ms = False, self._elapsed_ms()
             if split.mark in self._known:
                 self.passed_over.append(split)

@@ -27,6 +27,7 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.base.errors import StateBroken
+from headgate.base.messages import SourceTimeAnnounced
 from headgate.base.values import own, own_all
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import PolledOperator, PollResult
@@ -44,7 +45,7 @@ from headgate.core.operators.source_splits import (
     was_listed,
     write_splits,
 )
-from headgate.core.operators.source_time import SplitWatermark, SplitWatermarks
+from headgate.core.operators.source_time import SharedTime, SplitWatermark, SplitWatermarks
 from headgate.functions.context import SnapshotMoment
 from headgate.functions.source import (
     Position,
@@ -157,6 +158,8 @@ class SourceOperator(PolledOperator):
         self._is_listed = listed
         self._assigned: AssignedSplits | None = None
         self._finished = FinishedSplits(source)
+        self._shared: SharedTime | None = None
+        """Event time together with the other tasks; None: each task has its own."""
         self._unbegun: SplitWatermark | None = None
         """Holds event time back for splits that are assigned later; None: nothing does."""
         self._unopened: list[SplitProgress] = []
@@ -206,6 +209,15 @@ class SourceOperator(PolledOperator):
 
     def poll(self, limit: int = POLL_RECORDS) -> PollResult:
         """Send on what the next split that has something gives."""
+        shared = self._shared
+        if shared is None:
+            return self._poll(limit)
+        shared.follow()
+        polled = self._poll(limit)
+        shared.report()
+        return polled
+
+    def _poll(self, limit: int) -> PollResult:
         splits, alignment = self._splits, self._alignment
         if self._is_restored:
             self._is_restored = False
@@ -244,6 +256,12 @@ class SourceOperator(PolledOperator):
         """The driver has handed out splits, or tells that there are no others."""
         if self._assigned is not None:
             self._assigned.assigned(splits, backlog, no_more)
+            self._hold_back(self._assigned)
+
+    def source_time_announced(self, announced: SourceTimeAnnounced) -> None:
+        """How far the other tasks of the source are."""
+        if self._shared is not None:
+            self._shared.announced(announced)
 
     def time_announced(self, group: str, watermark_ms: int | None) -> None:
         """The event time of the slowest task of a group; None: all are idle."""
@@ -274,7 +292,7 @@ class SourceOperator(PolledOperator):
         return self._lag
 
     def finish(self) -> None:
-        self._over = True
+        self._end_time()
         self._times.target.emit_watermark(MAX_WATERMARK_MS)
 
     def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
@@ -300,7 +318,7 @@ class SourceOperator(PolledOperator):
                 tell(checkpoint)
 
     def close(self) -> None:
-        self._over = True
+        self._end_time()
         if self._alignment is not None:
             self._alignment.close()
         with ExitStack() as last:  # close all, whatever one raises
@@ -329,7 +347,10 @@ class SourceOperator(PolledOperator):
             known=marks_of(self._known or b""),
         )
         assigned.waiting += self._unopened
-        self._unbegun = self._times.add()
+        if not self._source.bounded:
+            idle_ms = self._plan.idle_ms
+            self._shared = SharedTime(self._times, context, lambda: assigned.received, idle_ms)
+        self._hold_back(assigned)
         assigned.open(self.splits)
 
     def _open_assigned(self, assigned: AssignedSplits) -> None:
@@ -341,15 +362,17 @@ class SourceOperator(PolledOperator):
             if progress.position is None and was_listed(self._source, split, self._known or b""):
                 self._pass_over([split])
                 continue
-            self._times.target.mark_active()
             self._reopen(replace(progress, split=replace(progress.split, split=split)))
             self._are_quiet = False
-        if assigned.holds_back:
-            if self._unbegun is None:
-                self._unbegun = self._times.add()
-        elif self._unbegun is not None:
+        self._hold_back(assigned)
+        if self._unbegun is not None and not assigned.holds_back:
             unbegun, self._unbegun = self._unbegun, None
             self._times.ended(unbegun)
+
+    def _hold_back(self, assigned: AssignedSplits) -> None:
+        """Event time waits for splits that were not begun, here or in the driver."""
+        if assigned.holds_back and self._unbegun is None:
+            self._unbegun = self._times.add()
 
     def _look_for_more(self, assigned: AssignedSplits, paused: int) -> float:
         """No split had anything; returns when to poll again at the latest.
@@ -359,9 +382,6 @@ class SourceOperator(PolledOperator):
         look_ms = assigned.look(len(self._splits), all_quiet=not paused)
         if assigned.waiting:
             return 0.0
-        if not self._splits and self._unbegun is None and not assigned.has_ended:
-            self._times.target.emit_watermark(self._times.ended_ms)
-            self._times.target.mark_idle()
         return look_ms
 
     def _check_cut(self, assigned: AssignedSplits) -> None:
@@ -517,7 +537,14 @@ class SourceOperator(PolledOperator):
             for split in list(self._splits):
                 if not split.dozes:
                     split.marking.periodic(split.share)
+            if self._shared is not None:
+                self._shared.report()
             self.context.later(self._plan.interval_ms, self._tick)
+
+    def _end_time(self) -> None:
+        self._over = True
+        if self._shared is not None:
+            self._shared.close()
 
     def _least_ms(self) -> int | None:
         """The event time of the slowest split; None: all are idle or have ended."""

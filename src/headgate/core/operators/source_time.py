@@ -1,8 +1,24 @@
-"""Event time of a source task: each split has its own, and the minimum over those goes out."""
+"""Event time of a source task: of its splits, and together with the other tasks of its source.
 
-from headgate.base.elements import MIN_WATERMARK_MS, Bundle
+Each split has its own event time; the minimum over those that are not idle goes out and never goes
+back. Tasks of an endless source that get splits while they run share theirs through the driver.
+Law: a task that has nothing to read emits what the others have emitted before, so that the stream
+as a whole never passes a split that is known and on its way to a task. It falls idle when all tasks
+have nothing to read, and counts again as soon as one of them has something.
+"""
+
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from headgate.base.elements import MIN_WATERMARK_MS, Bundle, StreamStatus
+from headgate.base.messages import SourceTimeAnnounced
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Output
 from headgate.core.chain.watermarks import TimedOutput
+
+REPORT_MS: Final = 100.0
+"""Between two reports of a task that only moves on."""
 
 
 class SplitWatermarks:
@@ -10,8 +26,20 @@ class SplitWatermarks:
 
     def __init__(self, output: Output) -> None:
         self.target = TimedOutput(output)
+        self.is_alone = True
+        """It falls idle by itself, not together with the other tasks of its source."""
         self.shares: list[SplitWatermark] = []  # of splits that have not ended
         self.ended_ms = MIN_WATERMARK_MS  # of those that have, the furthest
+
+    @property
+    def rests(self) -> bool:
+        """Whether no split counts: none is there, or all are idle."""
+        return not any(share.active for share in self.shares)
+
+    @property
+    def furthest_ms(self) -> int:
+        """What any split has reached, ended or not."""
+        return max([self.ended_ms, *(share.watermark_ms for share in self.shares)])
 
     def add(self) -> "SplitWatermark":
         """For one more split."""
@@ -35,7 +63,7 @@ class SplitWatermarks:
         counting = [share.watermark_ms for share in self.shares if share.active]
         if counting:
             self.target.emit_watermark(min(counting))
-        elif self.target.active:
+        elif self.target.active and self.is_alone:
             self.target.emit_watermark(max(share.watermark_ms for share in self.shares))
             self.target.mark_idle()
 
@@ -71,3 +99,94 @@ class SplitWatermark:
         if not self.active:
             self.active = True
             self._times.target.mark_active()
+
+
+class SharedTime:
+    """What a task tells the driver of its event time, and hears of the tasks of its source."""
+
+    def __init__(
+        self,
+        times: SplitWatermarks,
+        context: OperatorContext,
+        received: Callable[[], int],
+        idle_ms: int | None,
+    ) -> None:
+        """``received``: splits that were assigned so far; ``idle_ms``: of its strategy."""
+        times.is_alone = False
+        self._times = times
+        self._context = context
+        self._received = received
+        self._idle_ms = idle_ms
+        self._announced: SourceTimeAnnounced | None = None
+        self._followed = self._awaits_report = self._awaits_idleness = self._over = False
+        self._idle_since_ms = inf
+        self._reported = 0, MIN_WATERMARK_MS, False  # what the driver takes for granted
+        self._reported_at_ms = -inf
+
+    def announced(self, announced: SourceTimeAnnounced) -> None:
+        """The driver has told how far the others are; it counts with the next poll."""
+        self._announced, self._followed = announced, announced.followed
+
+    def follow(self) -> None:
+        """If there is nothing to read, emit what the others have."""
+        announced, self._announced = self._announced, None
+        times = self._times
+        if announced is None or not times.rests:
+            return
+        times.target.emit_watermark(announced.watermark_ms)
+        if announced.all_rest and times.target.active:
+            times.target.mark_idle(StreamStatus(False, True, awaits_splits=not times.shares))
+            self._idle_since_ms = self._context.elapsed_ms()
+            self._declare_idle_later()
+
+    def report(self) -> None:
+        """Tell the driver what has changed; how far the task is only if others follow it."""
+        if self._over:
+            return
+        times, before = self._times, self._reported
+        rests = times.rests
+        if not rests:
+            times.target.mark_active()
+        reached_ms = times.furthest_ms if rests else times.target.watermark_ms
+        now = self._received(), reached_ms, rests
+        if now == before:
+            return
+        if (now[0], rests) == (before[0], before[2]) and not self._may_move_on():
+            return
+        self._reported, self._reported_at_ms = now, self._context.elapsed_ms()
+        self._context.tell_source_time(*now)
+
+    def close(self) -> None:
+        """Report no more."""
+        self._over = True
+
+    def _declare_idle_later(self) -> None:
+        if self._idle_ms is not None and not self._awaits_idleness:
+            self._awaits_idleness = True
+            wait_ms = self._idle_since_ms + self._idle_ms - self._context.elapsed_ms()
+            self._context.later(wait_ms, self._declare_idle)
+
+    def _declare_idle(self) -> None:
+        """It awaits splits no longer, if it has found none for the time of its strategy."""
+        self._awaits_idleness = False
+        times = self._times
+        if self._over or times.target.active or times.shares:
+            return
+        if self._context.elapsed_ms() < self._idle_since_ms + (self._idle_ms or 0):
+            self._declare_idle_later()
+            return
+        times.target.mark_active()
+        times.target.mark_idle(StreamStatus(False, True))
+
+    def _may_move_on(self) -> bool:
+        if not self._followed:
+            return False
+        wait_ms = self._reported_at_ms + REPORT_MS - self._context.elapsed_ms()
+        if wait_ms > 0 and not self._awaits_report:
+            self._awaits_report = True
+            self._context.later(wait_ms, self._report_later)
+        return wait_ms <= 0
+
+    def _report_later(self) -> None:
+        self._awaits_report = False
+        self.report()

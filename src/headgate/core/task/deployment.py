@@ -13,7 +13,7 @@ from typing import Generic
 from headgate.base.checkpoints import CheckpointOptions, SplitData
 from headgate.base.errors import TaskCancelled
 from headgate.base.figures import UNKNOWN, OperatorFigures
-from headgate.base.messages import TaskFigures, TaskOrder, TaskState
+from headgate.base.messages import SourceTimeAnnounced, TaskFigures, TaskOrder, TaskState
 from headgate.core.chain.chain import OperatorStatistics
 from headgate.core.checkpoint.restored import CheckpointReader, TaskRestored, read_restore
 from headgate.core.exchange.ends import Address
@@ -79,6 +79,12 @@ class DeployedTasks(Generic[Thread]):
         for deployed in self.tasks:
             if deployed.name == task:
                 deployed.task.splits_assigned(splits, backlog, no_more)
+
+    def source_time_announced(self, announced: SourceTimeAnnounced) -> None:
+        """How far the other tasks of a source are; one that has ended need not know."""
+        for deployed in self.tasks:
+            if deployed.name == announced.task:
+                deployed.task.source_time_announced(announced)
 
     def trigger_checkpoint(self, task: str, checkpoint: int, options: CheckpointOptions) -> str:
         """Let a task begin a checkpoint; why it cannot, or nothing."""

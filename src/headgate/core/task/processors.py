@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from headgate.base.checkpoints import SplitData
 from headgate.base.elements import Bundle, LatencyMarker, Watermark
 from headgate.base.errors import ConnectorError, raise_user_error
+from headgate.base.messages import SourceTimeAnnounced
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock
 from headgate.core.chain.operator import PollResult
@@ -239,6 +240,11 @@ class SourceProcessor:
     def splits_assigned(self, splits: Sequence[SplitData], backlog: bool, no_more: bool) -> None:
         """The driver has handed out splits, or tells that there are no others."""
         self._source.splits_assigned(splits, backlog, no_more)
+        self.idling.become_due()
+
+    def source_time_announced(self, announced: SourceTimeAnnounced) -> None:
+        """How far the other tasks of the source are."""
+        self._source.source_time_announced(announced)
         self.idling.become_due()
 
     def close(self) -> None:

@@ -24,6 +24,8 @@ from headgate.base.messages import (
     Failure,
     OfRun,
     Placed,
+    SourceTimeAnnounced,
+    SourceTimeReported,
     SplitsAssigned,
     SplitsWanted,
     TaskChanged,
@@ -35,7 +37,12 @@ from headgate.base.messages import (
 from headgate.core.task.task import TaskListener
 
 Report: TypeAlias = (
-    TaskChanged | TimeReported | SplitsWanted | CheckpointDeclined | CheckpointWanted
+    TaskChanged
+    | TimeReported
+    | SplitsWanted
+    | SourceTimeReported
+    | CheckpointDeclined
+    | CheckpointWanted
 )
 """What the driver is told of tasks."""
 
@@ -52,6 +59,8 @@ class RunTasks(Protocol):
     def splits_assigned(
         self, task: str, splits: Sequence[SplitData], backlog: bool, no_more: bool
     ) -> None: ...
+
+    def source_time_announced(self, announced: SourceTimeAnnounced) -> None: ...
 
     def trigger_checkpoint(self, task: str, checkpoint: int, options: CheckpointOptions) -> str: ...
 
@@ -185,6 +194,8 @@ class TaskRuns(Generic[Tasks]):
                 tasks.time_announced(order.group, order.watermark_ms)
             case SplitsAssigned(_, task, splits, backlog, no_more):
                 tasks.splits_assigned(task, splits, backlog, no_more)
+            case SourceTimeAnnounced():
+                tasks.source_time_announced(order)
             case CheckpointTriggered():
                 self._trigger(tasks, order)
             case CheckpointCompleted():
@@ -250,6 +261,11 @@ class _Listener:
 
     def splits_wanted(self, task: str, count: int, held: int) -> None:
         self._send(SplitsWanted(self._run, task, count, held))
+
+    def source_time_reported(
+        self, task: str, received: int, watermark_ms: int, rests: bool
+    ) -> None:
+        self._send(SourceTimeReported(self._run, task, received, watermark_ms, rests))
 
     def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
         self._send(CheckpointDeclined(self._run, checkpoint, task, reason, subsumed))

@@ -18,7 +18,7 @@ from headgate.base.elements import MAX_WATERMARK_MS, StreamStatus, Watermark
 from headgate.base.errors import TaskCancelled
 from headgate.base.figures import UNKNOWN
 from headgate.base.inspections import ReadState
-from headgate.base.messages import TaskState
+from headgate.base.messages import SourceTimeAnnounced, TaskState
 from headgate.base.spilling import SpillRoom
 from headgate.core.chain.async_calls import StartCalls
 from headgate.core.chain.batch_calls import immediate_calls
@@ -113,6 +113,11 @@ class TaskListener(Protocol):
 
     def splits_wanted(self, task: str, count: int, held: int) -> None:
         """A source wants so many more splits; ``held``: those that it has not read yet."""
+
+    def source_time_reported(
+        self, task: str, received: int, watermark_ms: int, rests: bool
+    ) -> None:
+        """How far a source is whose splits the driver hands out."""
 
     def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
         """A task takes no part in a checkpoint; ``subsumed``: a newer one has reached it."""
@@ -219,6 +224,16 @@ class Task:
         if isinstance(processor, SourceProcessor):
             assign = partial(processor.splits_assigned, splits, backlog, no_more)
             self.mailbox.put("splits", assign, URGENT)
+
+    def source_time_announced(self, announced: SourceTimeAnnounced) -> None:
+        """How far the other tasks of the source are (called inside the baton).
+
+        As urgent as splits: what the driver sends first takes effect first.
+        """
+        processor = self._processor
+        if isinstance(processor, SourceProcessor):
+            announce = partial(processor.source_time_announced, announced)
+            self.mailbox.put("source time", announce, URGENT)
 
     # Checkpoints: called inside the baton, carried out by mail.
 
@@ -383,6 +398,7 @@ class Task:
             tell_time=partial(self._listener.time_reported, self.id),
             wake=self._wake_source,
             want_splits=partial(self._listener.splits_wanted, self.id),
+            tell_source_time=partial(self._listener.source_time_reported, self.id),
             spills=self._services.spills,
             restored=self._restored.operators.get(spec.uid),
             checkpoints=self._plan is not None and self._plan.enabled,

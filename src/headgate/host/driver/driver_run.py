@@ -31,6 +31,7 @@ from headgate.base.messages import (
     Metrics,
     Register,
     RowsSent,
+    SourceTimeReported,
     SplitsWanted,
     StateLineOpened,
     TaskChanged,
@@ -325,6 +326,8 @@ class DriverRun:
                 self._tell(lambda: self._machine.time_reported(run, task, group, watermark_ms))
             case SplitsWanted():
                 self._tell(lambda: self._machine.splits_wanted(message))
+            case SourceTimeReported():
+                self._tell(lambda: self._machine.source_time_reported(message))
             case RowsSent(run, slot, rows):
                 self._tell(lambda: self._machine.rows_sent(run, slot, rows, now_ms()))
             case CheckpointAcked() | CheckpointDeclined() | CheckpointWanted():

@@ -12,7 +12,7 @@ from typing import Final
 
 from headgate.base.checkpoints import CheckpointOptions, SplitData
 from headgate.base.inspections import ChannelFigures, ReadState, SampledActivity
-from headgate.base.messages import TaskFigures, TaskOrder, TaskState
+from headgate.base.messages import SourceTimeAnnounced, TaskFigures, TaskOrder, TaskState
 from headgate.core.chain.context import Clock
 from headgate.core.chain.log_facts import facts_of_task, logged_with
 from headgate.core.checkpoint.restored import TaskRestored
@@ -155,6 +155,10 @@ class Deployment:
     ) -> None:
         with self._exchange.inside():
             self._deployed.splits_assigned(task, splits, backlog, no_more)
+
+    def source_time_announced(self, announced: SourceTimeAnnounced) -> None:
+        with self._exchange.inside():
+            self._deployed.source_time_announced(announced)
 
     def trigger_checkpoint(self, task: str, checkpoint: int, options: CheckpointOptions) -> str:
         if self._writing is None:

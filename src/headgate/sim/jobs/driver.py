@@ -17,6 +17,7 @@ from headgate.base.messages import (
     Cancel,
     CheckpointAborted,
     ControlTimes,
+    SourceTimeReported,
     SplitsWanted,
     TaskChanged,
     TimeReported,
@@ -190,6 +191,8 @@ class SimDriver:
             self._tell(lambda: self._machine.task_changed(run, task, state, failure, now_ms))
         elif isinstance(report, SplitsWanted):
             self._tell(partial(self._machine.splits_wanted, report))
+        elif isinstance(report, SourceTimeReported):
+            self._tell(partial(self._machine.source_time_reported, report))
         else:
             assert not isinstance(report, TimeReported), "no source is aligned with others"
             self._tell(partial(self._machine.checkpoint_reported, report, now_ms))
