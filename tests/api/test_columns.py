@@ -27,11 +27,14 @@ from headgate import (
 )
 from headgate.api.columns import ColumnStream, col
 from headgate.base.errors import BatchUnfit, PlanInvalid
+from headgate.connectors.generator.source import NumberSequenceSource
+from headgate.core.operators.timestamps import TimedOperator, TimestampsOperator
 from headgate.functions.assigners import (
     GlobalWindows,
     ProcessingTimeSessionWindows,
     TumblingProcessingTimeWindows,
 )
+from headgate.functions.error_policy import ErrorPolicy
 from headgate.functions.evictors import CountEvictor
 from headgate.functions.triggers import CountTrigger, EventTimeTrigger
 from headgate.functions.window_functions import ProcessWindowFunction
@@ -451,3 +454,26 @@ def test_from_arrow_takes_tables(table: Any) -> None:
 def test_to_arrow_wants_a_size() -> None:
     with pytest.raises(PlanInvalid, match="rows=0; give a whole number above 0"):
         environment().from_collection([1]).to_arrow(SCHEMA, 0)
+
+
+@pytest.mark.parametrize("case", ["alone", "read twice", "shipped", "other policy", "has times"])
+def test_a_strategy_right_after_a_source_that_nothing_else_reads_is_for_each_split(
+    case: str,
+) -> None:
+    env = environment()
+    own = WatermarkStrategy.no_watermarks() if case == "has times" else None
+    source = NumberSequenceSource(1, 9)
+    stream = env.from_source(source, own, "batches").columns()  # type: ignore[arg-type]
+    if case == "read twice":
+        stream.map_batches(lambda batch: batch).print()
+    if case == "shipped":
+        stream = stream.rebalance().map_batches(lambda batch: batch)
+    timed = stream.assign_timestamps_and_watermarks(STRATEGY, "at")
+    if case == "other policy":
+        timed.on_error(ErrorPolicy.SKIP)
+    timed.to_records().print()
+    specs = [spec for vertex in env.get_job_graph().vertices for spec in vertex.chain.operators]
+    kinds = {type(spec.make()) for spec in specs}
+    assert (TimedOperator in kinds) == (case == "alone")
+    assert (TimestampsOperator in kinds) != (case == "alone")
+    env.close()

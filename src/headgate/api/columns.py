@@ -200,7 +200,10 @@ class ColumnStream(OperatorSettings):
     def assign_timestamps_and_watermarks(
         self, watermark_strategy: WatermarkStrategy, column: str
     ) -> "ColumnStream":
-        """Event time from a column: a timestamp, a date, or whole milliseconds since 1970."""
+        """Event time from a column: a timestamp, a date, or whole milliseconds since 1970.
+
+        Right after a source that nothing else reads, the strategy applies to each split separately.
+        """
         caller = "assign_timestamps_and_watermarks"
         self._known([column], caller)
         if self.schema is not None:
@@ -208,6 +211,7 @@ class ColumnStream(OperatorSettings):
         strategy = check_strategy(watermark_strategy, caller)
         timed = strategy.with_timestamp_assigner(BatchTimes(column))  # type: ignore[arg-type]
         stream = self._stream.assign_timestamps_and_watermarks(timed)
+        stream._origins[0].transformation.split_strategy = timed
         return ColumnStream(stream, self.schema, EventTime(column))
 
     def key_by(self, *names: str) -> "KeyedColumnStream":

@@ -41,7 +41,7 @@ from headgate.core.chain.watermarks import time_plan
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.sinks import SinkFunctionOperator, SinkOperator
-from headgate.core.operators.timestamps import TimestampsOperator
+from headgate.core.operators.timestamps import TimedOperator, TimestampsOperator
 from headgate.functions.assigners import count_assigner
 from headgate.functions.function import (
     FilterFunction,
@@ -171,6 +171,8 @@ class DataStream(OperatorSettings):
             )
 
         def translate(context: TranslationContext) -> Factory:
+            if context.strategy is not None:
+                return TimedOperator
             interval_ms = self._draft.settings.watermark_interval_ms
             return partial(TimestampsOperator, time_plan(strategy, interval_ms, context.batch))
 

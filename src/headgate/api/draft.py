@@ -22,6 +22,7 @@ from headgate.core.chain.spec import Selector
 from headgate.core.operators.sorted_input import SortedInput
 from headgate.core.state.sorting import SORT_BYTES
 from headgate.functions.error_policy import ErrorPolicy
+from headgate.functions.watermarks import WatermarkStrategy
 from headgate.plan.ship_strategies import default_strategy
 from headgate.plan.stream_graph import Chaining, NodeKind, ShipStrategy
 
@@ -54,6 +55,8 @@ class TranslationContext(NamedTuple):
     """The driver hands out the splits of the source while the job runs …"""
     listed: bool = False
     """… and has them from ``splits``, not from an enumerator."""
+    strategy: WatermarkStrategy | None = None
+    """What the source applies to each split, in place of the operator after it."""
 
 
 Translate: TypeAlias = Callable[[TranslationContext], Factory]
@@ -88,6 +91,10 @@ class Transformation:
     on_error: ErrorPolicy | None = None
     assigns_times: bool = False
     """It gives its records timestamps of its own."""
+    takes_strategy: bool = False
+    """A source without a watermark strategy, which may apply that of the operator after it."""
+    split_strategy: WatermarkStrategy | None = None
+    """What it does to event time, a source right before it may do for each split."""
     is_internal: bool = False
     """A part of another operator: it has no state, and its user no handle on it."""
 

@@ -481,7 +481,7 @@ class StreamExecutionEnvironment:
     ) -> DataStream:
         def translate(context: TranslationContext) -> Factory:
             interval_ms = self._draft.settings.watermark_interval_ms
-            plan = source_time_plan(strategy, interval_ms, context.batch)
+            plan = source_time_plan(strategy or context.strategy, interval_ms, context.batch)
             return partial(
                 SourceOperator, source, context.splits, plan, context.assigned, context.listed
             )
@@ -493,6 +493,7 @@ class StreamExecutionEnvironment:
         transformation.source = source
         transformation.output_type = type_info
         transformation.assigns_times = strategy is not None and strategy.assigns_times
+        transformation.takes_strategy = strategy is None
         if single:
             transformation.parallelism = 1
             transformation.is_non_parallel = True

@@ -4,6 +4,7 @@ Everything is decided here: parallelism, key groups, slot sharing groups, batch 
 splits of sources. Law: the graph holds the wanted transformations and all that they read, no more.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +18,7 @@ from headgate.base.settings import DefaultPolicy, ExchangeSettings, JobSettings,
 from headgate.core.chain.spec import OutputTypes
 from headgate.core.operators.split_discovery import SplitDiscovery, find_splits
 from headgate.functions.error_policy import ErrorPolicy
+from headgate.functions.watermarks import WatermarkStrategy
 from headgate.plan.drawing import draw_svg
 from headgate.plan.job_graph import build_job_graph
 from headgate.plan.stream_graph import (
@@ -96,14 +98,42 @@ def build_graph(
         buffer_timeout_ms=exchange.buffer_timeout_ms,
     )
     default: int | None = None
+    timed = _timed_splits(wanted, settings)
     for transformation in wanted:
         parallelism = transformation.parallelism
         if parallelism is None:
             if default is None:
                 default = default_parallelism(texts)
             parallelism = default
-        _add_node(graph, transformation, parallelism, settings, splits)
+        strategy = timed.get(transformation.id)
+        _add_node(graph, transformation, parallelism, settings, splits, strategy)
     return graph
+
+
+def _timed_splits(
+    wanted: list[Transformation], settings: JobSettings
+) -> dict[int, WatermarkStrategy]:
+    """Strategies that sources apply to each split, by the ids of both transformations.
+
+    The source has none, and the operator with the strategy alone reads it. Records whose times
+    cannot be taken are dealt with in the source then, so that both must do the same with them.
+    """
+    inputs = [
+        (origin, transformation)
+        for transformation in wanted
+        for origins in transformation.inputs
+        for origin in origins
+    ]
+    readers = Counter(origin.transformation.id for origin, _ in inputs)
+    timed = {}
+    for origin, reader in inputs:
+        source, strategy = origin.transformation, reader.split_strategy
+        is_alone = readers[source.id] == 1 and len(reader.inputs[0]) == 1 and origin.tag is None
+        if strategy is None or not is_alone or not source.takes_strategy:
+            continue
+        if _policy_of(source, settings) == _policy_of(reader, settings):
+            timed[source.id] = timed[reader.id] = strategy
+    return timed
 
 
 def plan_picture(
@@ -164,6 +194,7 @@ def _add_node(
     parallelism: int,
     settings: JobSettings,
     splits: bool,
+    strategy: WatermarkStrategy | None,
 ) -> None:
     if not (settings.auto_uids or transformation.uid or transformation.is_internal):
         raise PlanInvalid(
@@ -183,6 +214,7 @@ def _add_node(
         settings.sort_bytes,
         assigned=discovery is not None,
         listed=discovery is not None and discovery.listed is not None,
+        strategy=strategy,
     )
     graph.nodes[transformation.id] = StreamNode(
         transformation.id,

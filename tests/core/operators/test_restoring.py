@@ -5,6 +5,7 @@ import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from headgate.core.operators.process import KeyedProcessOperator, ProcessOperato
 from headgate.core.operators.reduce import AggregateOperator, ReduceOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.sorted_input import SortedInput
-from headgate.core.operators.timestamps import TimestampsOperator
+from headgate.core.operators.timestamps import TimedOperator, TimestampsOperator
 from headgate.core.operators.two_inputs import (
     CoFlatMapOperator,
     CoMapOperator,
@@ -370,7 +371,7 @@ BASES = {
 }
 WITHOUT = {
     *(BatchesOperator, PartialsOperator, RecordsOperator),  # what they hold leaves before a barrier
-    *(SortedInput, TimestampsOperator),
+    *(SortedInput, TimedOperator, TimestampsOperator),
 }
 """Operators that leave nothing; see below."""
 
@@ -473,10 +474,11 @@ def test_no_operator_is_forgotten() -> None:
 
 
 def test_the_assigner_of_timestamps_leaves_nothing() -> None:
-    tasks = OperatorTasks(lambda: TimestampsOperator(TimePlan(silent)))
-    tasks.apply(Send([("a", 1)]))
-    assert tasks.stored_states() == [([], None, False, None, ())]
-    tasks.close()
+    for make in (partial(TimestampsOperator, TimePlan(silent)), TimedOperator):
+        tasks = OperatorTasks(make)
+        tasks.apply(Send([("a", 1)]))
+        assert tasks.stored_states() == [([], None, False, None, ())]
+        tasks.close()
 
 
 def test_a_batch_takes_no_checkpoint() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.elements import MAX_WATERMARK_MS, LatencyMarker, Watermark
-from headgate.core.operators.timestamps import TimestampsOperator
+from headgate.base.elements import MAX_WATERMARK_MS, Bundle, LatencyMarker, Watermark
+from headgate.core.operators.timestamps import TimedOperator, TimestampsOperator
 from headgate.functions.watermarks import WatermarkOutput
 from tests.core.chain.time_kit import (
     ACTIVE,
@@ -63,6 +63,15 @@ def test_of_what_comes_from_before_only_the_end_counts() -> None:
     operator.watermark_advanced(END)
     operator.finish()
     assert line.take() == [*timed(3), END], "the end is told once"
+
+
+def test_after_a_source_that_has_applied_the_strategy_all_is_passed_on() -> None:
+    operator = TimedOperator()
+    line = open_with(operator, HandClock())
+    operator.process(Bundle(["a", "b"], [10, 30]), 0)
+    operator.watermark_advanced(Watermark(9))
+    operator.status_changed(IDLE)
+    assert line.take() == [("a", 10), ("b", 30), Watermark(9), IDLE]
 
 
 def test_latency_markers_pass() -> None:

@@ -9,7 +9,19 @@ from headgate.base.elements import MAX_WATERMARK_MS, Bundle, StreamStatus, Water
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.runtime import OperatorRuntimeContext
-from headgate.core.chain.watermarks import Marking, Stamper, TimedOutput, TimePlan
+from headgate.core.chain.watermarks import (
+    Marking,
+    Stamper,
+    TimedOutput,
+    TimePlan,
+)
+
+
+class TimedOperator(Operator):
+    """In its place after a source that has applied the strategy to each of its splits."""
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        self.output.collect(bundle)
 
 
 class TimestampsOperator(Operator):

@@ -139,7 +139,10 @@ class SimDriver:
 
     def savepoint(self, stop: Stop) -> None:
         """Somebody wants one, and perhaps the end of the job."""
-        directory = f"savepoint {self._job.attempts}.{len(self._stops)}"
+        number = len(self._stops)
+        stored = self._job.storage.savepoints  # a job that was restored has some of another run
+        while (directory := f"savepoint {self._job.attempts}.{number}") in stored:
+            number += 1
         self._stops[directory] = stop
         self._tell(lambda: self._machine.savepoint_wanted(directory, stop, self._clock.now_ms))
 
