@@ -28,6 +28,22 @@ STATE = (
         "tests/core/state/test_keys.py",
     ),
     Mutant(
+        "moment-hashed-with-its-zone",
+        "core/state/equal_keys.py",
+        "clock = (clock - offset).replace(tzinfo=timezone.utc)",
+        "clock = plain",
+        "equal moments of two time zones go to two tasks",
+        "tests/core/state/test_equal_keys.py",
+    ),
+    Mutant(
+        "nan-in-a-tuple-is-a-new-key",
+        "core/chain/keyed_context.py",
+        "parts = list(chain.from_iterable(keys)) if are_tuples else keys",
+        "parts = keys",
+        "each record with NaN in its key has a state of its own",
+        "tests/core/chain/test_keyed_context.py",
+    ),
+    Mutant(
         "list-state-loses-the-last",
         "core/state/operator_state.py",
         "together[count * subtask // parallelism : count * (subtask + 1) // parallelism]",

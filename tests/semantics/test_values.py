@@ -1,9 +1,15 @@
 """Values, types and rolling results, a sentence at a time, in whole programs."""
 
+import copy
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headgate.base.errors import UserFunctionFailed
@@ -227,6 +233,12 @@ def test_none_is_a_key_like_any_other_typed_or_not(lab: Lab, key_type: Any) -> N
     assert Counter(found) == Counter([(None, 1), (None, 4), ("a", 2), ("a", 6)])
 
 
+@dataclass(frozen=True)
+class Place:
+    name: str
+    height: float
+
+
 class Word:
     """Says nothing about equality."""
 
@@ -245,8 +257,14 @@ class Word:
         lambda r: float("nan") if r[0] == "a" else r[0],
         lambda r: Word(r[0]),
         lambda r: (Word(r[0]), 1),
+        lambda r: np.float64("nan") if r[0] == "a" else r[0],
+        lambda r: (r[0], float("nan")),
+        lambda r: Place(r[0], float("nan")),
     ],
-    ids=["list", "dict", "set", "tuple of list", "bytearray", "nan", "object", "tuple of object"],
+    ids=[
+        *("list", "dict", "set", "tuple of list", "bytearray", "nan", "object", "tuple of object"),
+        *("numpy's nan", "tuple of nan", "object of nan"),
+    ],
 )
 def test_keys_need_not_be_hashable(lab: Lab, key_of: Any) -> None:
     keyed = lab.timed((word, n) for n in range(40) for word in "abc").rebalance().key_by(key_of)
@@ -254,6 +272,46 @@ def test_keys_need_not_be_hashable(lab: Lab, key_of: Any) -> None:
     for found in lab.run(keyed.sum(1), keyed.map(Total()), windows.sum(1)):
         totals = {word: max(n for key, n in found if key == word) for word in "abc"}
         assert totals == dict.fromkeys("abc", sum(range(40)))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [datetime.fromisoformat(f"2024-01-01T0{at}:00+0{at}:00") for at in range(4)],
+        [1, np.True_, np.float32(1), Fraction(1)],
+        [float("nan"), np.float32("nan"), -float("nan"), Decimal("nan")],
+        [
+            ("a", float("nan")),
+            ("a", np.float64("nan")),
+            ("a", -float("nan")),
+            ("a", Decimal("nan")),
+        ],
+    ],
+    ids=["moments", "numbers", "nan", "tuples of nan"],
+)
+def test_equal_keys_of_different_kinds_are_one_key(lab: Lab, keys: list[Any]) -> None:
+    keyed = lab.timed((copy.copy(key), 1) for _ in range(5) for key in keys).rebalance()
+    by_part, by_call = keyed.key_by(first), keyed.key_by(lambda record: (record, 1)[0][0])
+    for stream in (by_part, by_call):
+        windows = stream.window(TumblingEventTimeWindows(1000))
+        for found in lab.run(
+            stream.sum(1),
+            stream.reduce(lambda left, right: (left[0], left[1] + right[1])),
+            stream.map(Total()),
+            stream.process(InlinedTotal()),
+            windows.sum(1),
+        ):
+            assert max(n for _, n in found) == 20
+
+
+class InlinedTotal(KeyedProcessFunction[Any, Any, Any]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        total = (self.total.value() or 0) + value[1]
+        self.total.update(total)
+        yield value[0], total
 
 
 class Total(MapFunction[Any, Any]):

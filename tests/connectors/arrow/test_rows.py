@@ -61,3 +61,19 @@ def test_numbers_texts_and_bytes_are_pythons_own() -> None:
     assert row_of(pa.binary(), b"\x00\xff") == b"\x00\xff"
     assert row_of(pa.date32(), datetime.date(2024, 2, 29)) == datetime.date(2024, 2, 29)
     assert row_of(pa.duration("us"), datetime.timedelta(3)) == datetime.timedelta(3)
+
+
+def test_moments_at_which_a_clock_shows_the_same_are_different_keys() -> None:
+    """In Python two datetimes of a zone are equal if its clock shows the same."""
+    change = 1_698_541_200  # the clocks of Berlin go back, from 3 to 2
+    seconds = [change + minutes * 60 for minutes in range(-90, 90, 10)]
+    kind = pa.timestamp("s", tz="Europe/Berlin")
+    moments = pa.array([*seconds, None], kind)
+    lists = pa.array([[moment] for moment in seconds] + [None], pa.list_(kind))
+    rows = RowMaker(["at", "all"]).rows(pa.record_batch([moments, lists], ["at", "all"]))
+    keys = [row["at"] for row in rows[:-1]]
+    assert len(set(keys)) == len(seconds)
+    assert [key.timestamp() for key in keys] == seconds
+    assert [key.hour for key in keys[6:9]] == [2, 2, 2] == [key.hour for key in keys[9:12]]
+    assert [row["all"] for row in rows[:-1]] == [[key] for key in keys]
+    assert (rows[-1]["at"], rows[-1]["all"]) == (None, None)

@@ -1,25 +1,32 @@
 """The keyed context: one cursor for state and timers, closed in the end; and its keys."""
 
+from collections import namedtuple
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import date
+from decimal import Decimal
 from functools import partial
+from operator import is_
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.api.row import Row
 from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
 from headgate.base.errors import PathUnusable, StateChanged, UserFunctionFailed
-from headgate.core.chain.keyed_context import KeyedContext, KeySelection, hashable
+from headgate.core.chain import keyed_context
+from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.two_inputs import CoMapOperator
 from headgate.core.state.backend import StateSpec
-from headgate.core.state.keys import Frozen
+from headgate.core.state.keys import Frozen, freeze
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from headgate.core.window.operator import WindowOperator
 from headgate.core.window.spec import WindowCall
@@ -197,13 +204,77 @@ def test_every_key_is_hashable_and_equal_keys_stay_equal(found: list[Any]) -> No
                 assert seen == other_seen
 
 
+def taken(found: list[Any]) -> list[Any]:
+    return KeySelection(identity, "count").keys(found)
+
+
 def test_plain_keys_are_taken_as_they_are() -> None:
     found = ["a", 1, None, b"c", 2.5, True]
-    assert hashable(found) is found
-    first, second = hashable([float("nan"), float("nan")])
-    assert first is second, "which is all that a dictionary needs"
-    tuples = [("a", 1), ("b", 2)]
-    assert hashable(tuples) is tuples
+    assert all(map(is_, taken(found), found))
+    tuples = [("a", 1), ("b", 2.5), ()]
+    assert all(map(is_, taken(tuples), tuples))
+
+
+def test_keys_of_rare_kinds_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    monkeypatch.setattr(keyed_context, "seen", lambda key: looked.append(key) or freeze(key))
+    selection = KeySelection(identity, "count")
+    found = [date(2024, 1, day) for day in (1, 2, 1)]
+    assert selection.keys(found) == found
+    assert selection.keys(found) == found
+    assert selection.see(found[0]) == (found[0], None)
+    assert looked == [date(2024, 1, 1), date(2024, 1, 2)]
+
+
+def test_the_memory_for_keys_of_rare_kinds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyed_context, "KNOWN_KEYS", 3)
+    selection = KeySelection(identity, "count")
+    for day in range(1, 20):
+        assert selection.keys([date(2024, 1, day)]) == [date(2024, 1, day)]
+        assert len(selection._known) <= 3
+
+
+@dataclass(frozen=True)
+class Place:
+    x: float
+
+
+NAN_KEYS: list[Callable[[Any], Any]] = [
+    lambda nan: nan,
+    lambda nan: ("a", nan),
+    lambda nan: ("a", (nan, 1)),
+    lambda nan: Named("a", nan),
+    lambda nan: frozenset({nan, 1}),
+    lambda nan: Place(nan),
+    lambda nan: (1, Place(nan)),
+    lambda nan: [nan],
+    lambda nan: Row(nan, 1),
+]
+Named = namedtuple("Named", "name value")
+
+
+@pytest.mark.parametrize("make", NAN_KEYS)
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32, Decimal, complex])
+def test_keys_with_nan_are_one_key_whatever_else_is_in_the_bundle(
+    make: Callable[[Any], Any], kind: Callable[[str], Any]
+) -> None:
+    key = make(kind("nan"))
+    (alone,) = taken([key])
+    selection = KeySelection(identity, "count")
+    for others in (
+        [],
+        ["a"],
+        [1.5],
+        [("a", 1)],
+        [("a", 1.5)],
+        [["a"]],
+        [date(2024, 1, 1)],
+        [Plain()],
+    ):
+        *_, found = selection.keys([*others, make(kind("nan"))])
+        assert {alone: 1}[found] == 1
+    assert {alone: 1}[selection.see(make(kind("-nan" if kind is float else "nan")))[0]] == 1
+    assert alone not in {*taken([make(1.5)])}
 
 
 class Plain:
@@ -212,7 +283,7 @@ class Plain:
 
 def test_objects_without_equality_go_by_what_they_hold() -> None:
     for first, second in [(Plain(), Plain()), ((1, Plain()), (1, Plain()))]:
-        chosen, again = hashable([first, second])
+        chosen, again = taken([first, second])
         assert chosen == again
         assert isinstance(chosen, Frozen)
 

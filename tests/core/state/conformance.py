@@ -6,8 +6,14 @@ A backend is made by `make(groups, max_parallelism)`.
 
 import copy
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -29,6 +35,17 @@ VALUE, LIST, MAP = (StateSpec(kind, kind) for kind in ("value", "list", "map"))
 WINDOW_VALUE, WINDOW_LIST, WINDOW_MAP = (
     StateSpec(kind, kind, True) for kind in ("value", "list", "map")
 )
+
+
+NOON = datetime(2024, 1, 1, 12, tzinfo=timezone.utc)
+EQUAL_KEYS: list[list[Any]] = [
+    [NOON, NOON.astimezone(timezone(timedelta(hours=1))), NOON.astimezone(ZoneInfo("Asia/Tokyo"))],
+    [1, np.True_, np.float32(1), 1 + 0j, Decimal("1.0"), Fraction(1)],
+    [b"a", bytearray(b"a")],
+    [frozenset({1}), {1.0}],
+    [float("nan"), np.float32("nan"), Decimal("nan")],
+    [("a", float("nan")), ("a", np.float64("nan"))],
+]
 
 
 def at(backend: KeyedBackend, key: Any, namespace: Any = None) -> None:
@@ -91,6 +108,28 @@ class BackendConformance:
             state.clear()
             state.clear()
         assert value.value() is None and list(elements.get()) == [] and items.is_empty()
+
+    @pytest.mark.parametrize("keys", EQUAL_KEYS)
+    @pytest.mark.parametrize("restored", [False, True])
+    def test_equal_keys_have_one_state_also_after_a_restore(
+        self, make: Make, keys: list[Any], restored: bool
+    ) -> None:
+        for key, other in product(keys, keys):
+            backend = make(range(GROUPS), GROUPS)
+            at(backend, key)
+            backend.value_state(VALUE).update(1)
+            backend.list_state(LIST).add(1)
+            if restored:
+                group, old = key_group(other, GROUPS), backend
+                backend = make(range(group, group + 1), GROUPS)
+                backend.restore(written(old).items())
+                old.close()
+            at(backend, other)
+            assert backend.value_state(VALUE).value() == 1
+            backend.list_state(LIST).add(2)
+            at(backend, key)
+            assert list(backend.list_state(LIST).get()) == [1, 2]
+            backend.close()
 
     def test_keys_do_not_see_each_other(self, backend: KeyedBackend) -> None:
         value, elements, items = self.all_three(backend)

@@ -1,14 +1,19 @@
 """Keys as dictionary keys: equal keys are equal when frozen, whatever they are made of."""
 
 import copy
+import math
+import pickle
 import random
+from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 
-from headgate.core.state.keys import Frozen, freeze, stable_hash
+from headgate.core.state.keys import Frozen, freeze, key_bytes, stable_hash
 from tests.core.state.kit import key_atoms, keys
 
 
@@ -59,11 +64,47 @@ def test_what_can_be_hashed_is_its_own_key(key: Any) -> None:
     assert freeze((key,)) == (key,)
 
 
-def test_all_nan_are_one_key() -> None:
-    nan, negative = float("nan"), -float("nan")
-    assert {freeze(nan): 1}[freeze(negative)] == 1
-    assert freeze([nan]) == freeze([negative])
-    assert stable_hash(nan) == stable_hash(negative)
+NANS = [
+    *(float("nan"), -float("nan"), np.float64("nan"), np.float32("nan"), np.longdouble("nan")),
+    *(Decimal("nan"), Decimal("sNaN"), complex("nan"), complex(1, float("nan"))),
+    *(np.complex64("nan"), np.datetime64("NaT"), np.timedelta64("NaT")),
+]
+
+
+@pytest.mark.parametrize("nan", NANS)
+def test_all_nan_are_one_key(nan: Any) -> None:
+    for wrap in (lambda key: key, lambda key: (1, key), lambda key: ((key,), 1), lambda key: [key]):
+        key, other = wrap(math.nan), wrap(nan)
+        assert {freeze(key): 1}[freeze(other)] == 1
+        assert freeze(key) != freeze(wrap(1.5))
+        assert stable_hash(key) == stable_hash(other)
+        assert key_bytes(key) == key_bytes(freeze(other))
+
+
+@dataclass(frozen=True)
+class Place:
+    x: float
+    y: float = 0.0
+
+
+def test_objects_that_hold_nan_in_the_same_place_are_one_key() -> None:
+    for key, other in [
+        (Place(float("nan")), Place(float("nan"))),
+        ((1, Place(float("nan"))), (1, Place(-float("nan")))),
+        (frozenset({float("nan"), 1}), frozenset({float("nan"), 1})),
+        ({"a": float("nan")}, {"a": float("nan")}),
+    ]:
+        assert {freeze(key): 1}[freeze(other)] == 1
+        assert stable_hash(key) == stable_hash(other)
+        assert key_bytes(freeze(key)) == key_bytes(freeze(other))
+    assert freeze(Place(float("nan"))) != freeze(Place(float("nan"), 1.0))
+
+
+def test_a_frozen_key_is_stored_without_its_form() -> None:
+    frozen = freeze({"a": [1]})
+    again = pickle.loads(pickle.dumps(frozen, 5))
+    assert again == frozen
+    assert again.key == frozen.key
 
 
 def test_the_same_text_twice_equals_two_texts() -> None:

@@ -1,10 +1,11 @@
 """From Arrow batches to rows, a slice of a batch at a time.
 
 Structs become rows, maps become dicts, timestamps with a time zone become datetimes that know it;
-everything else is what pyarrow makes of it.
+everything else is what pyarrow makes of it. Law: different moments are different datetimes.
 """
 
 from collections.abc import Callable, Sequence
+from datetime import timezone
 from typing import Any
 
 import pyarrow as pa
@@ -43,7 +44,19 @@ def value_converter(kind: pa.DataType) -> Convert | None:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         item = value_converter(kind.value_type)
         return None if item is None else _list_converter(item)
+    if pa.types.is_timestamp(kind) and kind.tz not in {None, "UTC"}:
+        return _to_moment
     return None
+
+
+def _to_moment(value: Any) -> Any:
+    """With an offset, if the clock of its zone shows it a second time.
+
+    Two datetimes of one zone are equal if its clock shows the same, however far they are apart.
+    """
+    if value is None or not value.fold:
+        return value
+    return value.replace(tzinfo=timezone(value.utcoffset()), fold=0)
 
 
 def _struct_converter(kind: pa.DataType) -> Convert:

@@ -7,9 +7,9 @@ equal. An error of a key selector names the operator on the keyed stream and the
 """
 
 import struct
-from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain
+from operator import ne
 from typing import Final
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Key, Record
@@ -22,7 +22,6 @@ from headgate.core.chain.timer_service import Fire, InternalTimerService
 from headgate.core.state.backend import Sweep
 from headgate.core.state.cursor import PLAIN, seen
 from headgate.core.state.key_taking import RecordPart, key_taker, part_of
-from headgate.core.state.keys import go_by_identity
 from headgate.core.state.migration import Change, shape_of
 from headgate.core.state.opening import StateOpener
 from headgate.core.state.reading import StateReader
@@ -33,6 +32,9 @@ KEYS: Final = "keys"
 
 EVENT_TIME: Final = "event time"
 """The name of the context's part of the state without keys."""
+
+KNOWN_KEYS: Final = 65_536
+"""So many keys are remembered as hashable."""
 
 _TIME: Final = struct.Struct("<q")
 
@@ -108,7 +110,7 @@ class KeySelection:
     ``sweeps`` are those of the backend: state is cleaned up when the records of a bundle arrive.
     """
 
-    __slots__ = ("_key_of", "_operator", "_sweeps", "_take")
+    __slots__ = ("_key_of", "_known", "_operator", "_sweeps", "_take")
 
     def __init__(
         self, key_of: Callable[[Record], Key], operator: str, sweeps: Sequence[Sweep] = ()
@@ -117,13 +119,15 @@ class KeySelection:
         self._take = key_taker(key_of)
         self._operator = operator
         self._sweeps = sweeps
+        self._known: set[Key] = set()
+        """Keys of rare kinds that are taken as they are; to find that out takes long."""
 
     def keys(self, records: list[Record]) -> list[Key]:
         """A key for each record."""
         for sweep in self._sweeps:
             sweep(len(records))
         try:
-            return hashable(self._take(records))
+            return self._hashable(self._take(records))
         except (Exception, SystemExit) as error:
             raise_user_error(error, self._operator, "when the key of a record was selected")
 
@@ -150,35 +154,56 @@ class KeySelection:
             sweep(len(bundle.records))
         key_of = self._key_of
         try:
-            keys = hashable(self._take(bundle.records))
+            keys = self._hashable(self._take(bundle.records))
             streak.passed()
             return bundle, keys
         except Exception:  # each alone: a selector may be called again, others have called it too
             keys, failed = attempt(
                 iter(bundle.records),
-                lambda records: (hashable([key_of(record)])[0] for record in records),
+                lambda records: (self._seen(key_of(record)) for record in records),
                 bundle,
                 streak,
             )
             return bundle_without(bundle, failed), keys
 
+    def see(self, key: Key) -> tuple[Key, type | None]:
+        """The key as a cursor takes it, and its kind if all keys of that kind are taken so."""
+        kind = type(key)
+        if kind in PLAIN:
+            return seen(key), None if kind is float else kind
+        return self._seen(key), None
 
-def see(key: Key) -> tuple[Key, type | None]:
-    """The key as a cursor takes it, and its kind if all keys of that kind are taken as they are."""
-    kind = type(key)
-    return seen(key), kind if kind in PLAIN and kind is not float else None
+    def _hashable(self, keys: list[Key]) -> list[Key]:
+        """The same keys; those that no dictionary finds by what they hold are frozen."""
+        kinds = set(map(type, keys))
+        are_tuples = kinds == {tuple}
+        if are_tuples:
+            kinds = set(map(type, chain.from_iterable(keys)))
+        if kinds <= PLAIN:
+            if float not in kinds:
+                return keys
+            parts = list(chain.from_iterable(keys)) if are_tuples else keys
+            return [seen(key) for key in keys] if any(map(ne, parts, parts)) else keys
+        try:
+            if self._known.issuperset(keys):
+                return keys
+        except TypeError:
+            pass
+        return [self._hashed(key) for key in keys]
 
+    def _seen(self, key: Key) -> Key:
+        return self._hashed(key)
 
-def hashable(keys: list[Key]) -> list[Key]:
-    """The same keys, those that are not hashable by what they hold frozen."""
-    kinds = set(map(type, keys))
-    if kinds <= PLAIN:
-        has_nan = float in kinds and any(key != key for key in keys)
-        return [seen(key) for key in keys] if has_nan else keys
-    if kinds == {tuple} and PLAIN.issuperset(map(type, chain.from_iterable(keys))):
-        return keys
-    try:
-        deque(map(hash, keys), maxlen=0)  # whether they can be hashed, not what comes out
-    except TypeError:
-        return [seen(key) for key in keys]
-    return [seen(key) for key in keys] if go_by_identity(keys) else keys
+    def _hashed(self, key: Key) -> Key:
+        known = self._known
+        try:
+            if key in known:
+                return key
+        except TypeError:  # it is not hashable
+            pass
+        found = seen(key)
+        if found is key:
+            if len(known) >= KNOWN_KEYS:
+                known.clear()
+            known.add(key)
+        return found

@@ -10,7 +10,7 @@ from functools import partial
 from headgate.base.elements import Bundle, Key, Record
 from headgate.core.chain.collector import Collector, TimedContext
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.keyed_context import KeySelection, see
+from headgate.core.chain.keyed_context import KeySelection
 from headgate.core.inlining.apart import ApartLoop, ApartLoops, Shape, apart_loop
 from headgate.core.inlining.bodies import InlineBody
 from headgate.core.inlining.loops import Loop, body_of, process_loop
@@ -41,7 +41,7 @@ class ProcessLoops:
         self._part = None if selection is None else selection.part
         self._given = {**collector.loop_parts(), "CONTEXT": context, "cursor": cursor}
         if selection is not None:
-            self._given |= {"see": see, "key_of": selection.key}
+            self._given |= {"see": selection.see, "key_of": selection.key}
         self._states = state_calls(call, body) if self._is_keyed else None
         self._loops: dict[tuple[bool, bool], Loop | None] = {}
         self._apart = {

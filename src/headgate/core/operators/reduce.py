@@ -23,9 +23,8 @@ from headgate.core.inlining.bodies import InlineBody
 from headgate.core.inlining.loops import Loop, body_of, reduce_loop, reduce_scalars_loop
 from headgate.core.inlining.scalars import are_scalar_tuples
 from headgate.core.state.backend import StateSpec
-from headgate.core.state.cursor import PLAIN, Cursor, seen
+from headgate.core.state.cursor import Cursor, seen
 from headgate.core.state.key_taking import key_taker, part_of
-from headgate.core.state.keys import freeze
 from headgate.core.state.memory_states import PlainValue
 from headgate.core.state.migration import settle
 from headgate.core.state.snapshot import NONE
@@ -166,16 +165,14 @@ class ReduceOperator(StatefulOperator):
     def _fold(self, entries: Iterable[tuple[Key, Record]], results: list[Record]) -> None:
         """Add the result after each record to ``results``."""
         values, call = self._values, self._call
-        send, get = results.append, values.get
+        send, get, find = results.append, values.get, self._find
         for key, record in entries:
             try:
                 old = get(key, _ABSENT)
-            except TypeError:
-                key = freeze(key)
-                old = get(key, _ABSENT)
-            if old is _ABSENT and (type(key) not in PLAIN or key != key):
-                key = freeze(key)  # one that is frozen is not found as it is
-                old = get(key, _ABSENT)
+            except TypeError:  # it is not hashable
+                old = _ABSENT
+            if old is _ABSENT:
+                key, old = find(key)  # one that is frozen is not found as it is
             if old is not _ABSENT:
                 record = call(None if old is NONE else old, record)
             values[key] = NONE if record is None else record
@@ -239,17 +236,15 @@ class ReduceOperator(StatefulOperator):
         A pair of the same kinds as an immutable one before it is immutable too.
         """
         values, call, atoms = self._values, self._call, ATOMS
-        send, get = results.append, values.get
+        send, get, find = results.append, values.get, self._find
         first_kind = second_kind = None
         for key, record in entries:
             try:
                 old = get(key, _ABSENT)
-            except TypeError:
-                key = freeze(key)
-                old = get(key, _ABSENT)
-            if old is _ABSENT and (type(key) not in PLAIN or key != key):
-                key = freeze(key)  # one that is frozen is not found as it is
-                old = get(key, _ABSENT)
+            except TypeError:  # it is not hashable
+                old = _ABSENT
+            if old is _ABSENT:
+                key, old = find(key)  # one that is frozen is not found as it is
             if old is not _ABSENT:
                 record = call(None if old is NONE else old, record)
             values[key] = NONE if record is None else record

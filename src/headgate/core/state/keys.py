@@ -2,30 +2,28 @@
 
 A key that is not hashable, or whose hash is that of one object alone, is *frozen* into a form that
 is. Laws: equal keys have equal stand-ins, equal bytes and the same group in every process of a job,
-though they may look different (1 and 1.0, a dict in another order). Objects of other kinds go by
-what pickle would ask of them: as records travel, no object is the same twice. A task owns a range
-of groups that depends on its index, the parallelism and the number of groups alone.
+though they may look different (1 and 1.0, a moment in two zones, a dict in another order); all NaN
+are one key, and so are tuples and objects that hold NaN in the same place. Objects of other kinds
+go by what pickle would ask of them: as records travel, no object is the same twice. A task owns a
+range of groups that depends on its index, the parallelism and the number of groups alone.
 """
 
 import marshal
 import math
-import pickle
 import zlib
-from collections.abc import Iterator, Mapping, Set
-from datetime import datetime, timezone
+from collections.abc import Hashable, Mapping, Set
+from datetime import datetime
 from decimal import Decimal
-from itertools import chain
+from enum import Enum
+from fractions import Fraction
 from numbers import Integral, Rational
+from operator import is_
 from types import BuiltinFunctionType, FunctionType
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from headgate.base.elements import Key
 from headgate.base.moved import first_name
-
-NAN: Final = math.nan
-"""The one object for keys that are NaN: none equals another, but a dictionary finds the same."""
-
+from headgate.core.state.equal_keys import NAN, canonical, is_scalar, local_time, parts_of
 
 _BY_IDENTITY: Final = object.__hash__
 
@@ -37,83 +35,89 @@ _SINGLE: Final = (type(None), type(...), type, FunctionType, BuiltinFunctionType
 _PLAIN: Final = frozenset({str, int, bytes, type(None)})
 
 
+_EXACT: Final = _PLAIN | {bool}
+"""Kinds of keys that are hashable and never NaN."""
+
+
 _VERSION: Final = 2
 """Of marshal: later ones write the same text in two ways, interned or not, and refer back."""
 
 
+_NAN_BYTES: Final = marshal.dumps(("number", "nan"), _VERSION)
+"""Within the bytes of each key that holds one."""
+
+
 class Frozen:
-    """Stands for a key that is not hashable."""
+    """Stands for a key that is not hashable, or not equal to itself; equals what that equals."""
 
     __slots__ = ("form", "key")
 
     def __init__(self, key: Key) -> None:
         self.key = key
-        self.form = _frozen_form(key)
+        self.form: Hashable = _frozen_form(key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Frozen) and other.form == self.form
+        return bool(self.form == (other.form if type(other) is Frozen else other))
 
     def __hash__(self) -> int:
         return self.form.__hash__()
+
+    def __reduce__(self) -> tuple[type["Frozen"], tuple[Key]]:
+        return Frozen, (self.key,)
 
     def __repr__(self) -> str:
         return f"Frozen({self.key!r})"
 
 
 def freeze(key: Key) -> Key:
-    """The key itself if it is hashable by what it holds, else a stand-in that is."""
-    if type(key) is float and key != key:
-        return NAN
+    """The key itself if a dictionary finds it by what it holds, else a stand-in that is found."""
+    kind = type(key)
+    if kind in _EXACT or isinstance(key, _SINGLE):
+        return key
+    if is_scalar(kind):
+        return NAN if canonical(key) is NAN else key
+    if isinstance(key, tuple):
+        if _EXACT.issuperset(map(type, key)):
+            return key
+        items = tuple(map(freeze, key))
+        if all(map(is_, items, key)):
+            return key
+        return items if kind is tuple and Frozen not in map(type, items) else Frozen(key)
     try:
-        type(key).__hash__(key)  # type: ignore[call-arg] # of the class: a key may be a class too
+        kind.__hash__(key)  # type: ignore[call-arg] # of the class: a key may be a class too
     except TypeError:
         return Frozen(key)
-    return Frozen(key) if go_by_identity([key]) else key
+    goes_by_identity = getattr(kind, "__hash__", None) is _BY_IDENTITY
+    is_own = isinstance(key, Enum) or not (goes_by_identity or _holds_nan(key))
+    return key if is_own else Frozen(key)
 
 
-def go_by_identity(keys: list[Key]) -> bool:
-    """Whether the hash of a key, or of a part of a tuple, is that of one object alone."""
-    while keys:
-        kinds = set(map(type, keys))
-        for kind in kinds:
-            if getattr(kind, "__hash__", None) is _BY_IDENTITY and not issubclass(kind, _SINGLE):
-                return True
-        if tuple not in kinds:
-            return False
-        keys = list(chain.from_iterable([key for key in keys if type(key) is tuple]))
-    return False
+def _holds_nan(key: Key) -> bool:
+    """Or another part that no dictionary would find again."""
+    if isinstance(key, Set):
+        return any(freeze(item) is not item for item in key)
+    try:
+        return _NAN_BYTES in key_bytes(key)
+    except Exception:  # pickle cannot take it apart: its class alone says what it equals
+        return False
 
 
-def _frozen_form(key: Key) -> tuple[str, object]:
+def _frozen_form(key: Key) -> Hashable:
+    """What is equal and has the same hash for equal keys, also for those that are hashable."""
     match key:
         case list():
-            return "list", tuple(map(freeze, key))
+            return Frozen, "list", tuple(map(freeze, key))
         case tuple():
-            return "tuple", tuple(map(freeze, key))
+            return tuple(map(freeze, key))
         case Set():
-            return "set", frozenset(map(freeze, key))
+            return frozenset(map(freeze, key))
         case Mapping():
-            return "mapping", frozenset((name, freeze(value)) for name, value in key.items())
+            items = frozenset((freeze(name), freeze(value)) for name, value in key.items())
+            return Frozen, "mapping", items
         case bytearray():
-            return "bytes", bytes(key)
+            return bytes(key)
         case _:
-            return "object", pickle.dumps(canonical(key), 5)
-
-
-def canonical(key: Key) -> Key:
-    """The same for equal objects of a class that says so by ``__headgate_key__``."""
-    if type(key) is datetime and isinstance(key.tzinfo, ZoneInfo):
-        return _in_utc(key)
-    make = getattr(type(key), "__headgate_key__", None)
-    return key if make is None else make(key)
-
-
-def _in_utc(key: datetime) -> datetime:
-    """What it equals, whatever the rules of its zone are in this process."""
-    try:
-        return key.replace(fold=0).astimezone(timezone.utc)
-    except OverflowError:  # of the first day that there is, or of the last
-        return key
+            return Frozen, "object", key_bytes(key)
 
 
 def key_bytes(key: Key) -> bytes:
@@ -130,6 +134,8 @@ def _bytes_form(key: Key) -> object:
     kind = type(key)
     if kind in _PLAIN:
         return key
+    local = local_time(key) if isinstance(key, datetime) else None
+    key = canonical(key) if local is None else local
     match key:
         case str():
             return str.__str__(key)
@@ -153,10 +159,10 @@ def _bytes_form(key: Key) -> object:
         case type() | FunctionType() | BuiltinFunctionType():
             return ("name", *first_name(key))
         case _:
-            parts = canonical(key).__reduce_ex__(4)
+            parts = parts_of(key)
             if isinstance(parts, str):
                 return ("name", parts)
-            return ("object", *[_bytes_form(_comparable(part)) for part in parts])
+            return ("object", *map(_bytes_form, parts))
 
 
 def groups_of(subtask: int, parallelism: int, max_parallelism: int) -> range:
@@ -210,6 +216,7 @@ def _hash_bits(key: Key) -> int:
 
 def _hash_rare(key: Key) -> int:
     """Kinds that may equal one of the common kinds, or look different though they are equal."""
+    key = canonical(key)
     match key:
         case None:
             return 2
@@ -220,8 +227,9 @@ def _hash_rare(key: Key) -> int:
         case Integral():
             return _hash_bits(int(key))
         case float() | Decimal() | Rational():
-            # A Decimal beyond the range of floats has always had the group of infinity.
-            ratio = _ratio(key) if isinstance(key, Rational) or math.isfinite(key) else None
+            if isinstance(key, Decimal) and math.isinf(key) and key.is_finite():
+                return _hash_bits(_large(key))
+            ratio = _ratio(key)
             if ratio is None:
                 return _hash_bits(repr(float(key)))
             return _hash_bits(ratio[0] if ratio[1] == 1 else ratio)
@@ -234,8 +242,7 @@ def _hash_rare(key: Key) -> int:
         case type() | FunctionType() | BuiltinFunctionType():
             return _hash_bits(".".join(first_name(key)))
         case _:
-            parts = canonical(key).__reduce_ex__(4)
-            return _hash_bits(parts if isinstance(parts, str) else [*map(_comparable, parts)])
+            return _hash_bits(parts_of(key))
 
 
 def _ratio(key: float | Decimal | Rational) -> tuple[int, int] | None:
@@ -247,9 +254,13 @@ def _ratio(key: float | Decimal | Rational) -> tuple[int, int] | None:
     return key.as_integer_ratio()
 
 
-def _comparable(part: object) -> object:
-    """A part of what an object gives to pickle."""
-    return list(part) if isinstance(part, Iterator) else part
+def _large(key: Decimal) -> int | Fraction:
+    """A number beyond the range of floats; if it is whole, the bits of it that have a say."""
+    negative, digits, exponent = key.as_tuple()
+    if not isinstance(exponent, int) or exponent < 0:
+        return Fraction(key)
+    number = int("".join(map(str, digits))) * pow(10, exponent, 1 << 64)
+    return (-number if negative else number) & 0xFFFFFFFFFFFFFFFF
 
 
 def mix(bits: int) -> int:
