@@ -17,6 +17,7 @@ from headgate.common import Row, Time, Types
 from headgate.datastream import (
     CoFlatMapFunction,
     CoMapFunction,
+    ErrorPolicy,
     KeyedProcessFunction,
     MapFunction,
     OutputTag,
@@ -233,6 +234,35 @@ def test_none_is_a_key_like_any_other_typed_or_not(lab: Lab, key_type: Any) -> N
     assert Counter(found) == Counter([(None, 1), (None, 4), ("a", 2), ("a", 6)])
 
 
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize(
+    "method",
+    [
+        lambda keyed: keyed.sum(1),
+        lambda keyed: keyed.reduce(lambda left, right: left),
+        lambda keyed: keyed.map(Total()),
+        lambda keyed: keyed.process(InlinedTotal()),
+        lambda keyed: keyed.window(TumblingEventTimeWindows(1000)).sum(1),
+        lambda keyed: keyed.connect(keyed).map(Kept()),
+    ],
+    ids=["sum", "reduce", "map", "process", "window", "connect"],
+)
+@pytest.mark.parametrize("key_of", [first, lambda record: (record, 0)[0][0]], ids=["part", "call"])
+def test_a_key_that_does_not_fit_its_declared_type_is_refused(
+    lab: Lab, method: Any, key_of: Any, parallelism: int, apart: bool
+) -> None:
+    lab.env.set_parallelism(parallelism)
+    records = lab.timed([("a", 1), (None, 2), ("b", 3), (7, 4)])
+    if apart:  # tuples of which the items travel, in front of a function that is inlined
+        records = records.map(lambda pair: (pair[0], pair[1]))
+    expected = r"the key 7 does not fit the declared type Types.STRING\(\): a str is needed"
+    with pytest.raises(UserFunctionFailed, match=expected) as caught:
+        lab.run(method(records.key_by(key_of, Types.STRING())).name("count"))
+    assert "'count'" in str(caught.value)
+    assert lab.run(method(records.key_by(key_of, Types.PICKLED_BYTE_ARRAY())))
+
+
 @dataclass(frozen=True)
 class Place:
     name: str
@@ -302,6 +332,27 @@ def test_equal_keys_of_different_kinds_are_one_key(lab: Lab, keys: list[Any]) ->
             windows.sum(1),
         ):
             assert max(n for _, n in found) == 20
+
+
+class Kept(CoMapFunction[Any, Any, Any]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.state = runtime_context.get_state(ValueStateDescriptor("unused", Types.LONG()))
+
+    def map1(self, value: Any) -> Any:
+        return value
+
+    def map2(self, value: Any) -> Any:
+        return value
+
+
+def test_a_key_that_does_not_fit_its_declared_type_follows_the_error_policy(lab: Lab) -> None:
+    keyed = lab.read(("a", 1), (7, 2), ("a", 3)).key_by(first, Types.STRING())
+    found = lab.run(
+        keyed.sum(1).on_error(ErrorPolicy.SKIP),
+        keyed.map(Total()).on_error(ErrorPolicy.SKIP),
+        keyed.process(InlinedTotal()).on_error(ErrorPolicy.SKIP),
+    )
+    assert found == [[("a", 1), ("a", 4)]] * 3
 
 
 class InlinedTotal(KeyedProcessFunction[Any, Any, Any]):

@@ -277,6 +277,33 @@ def test_keys_with_nan_are_one_key_whatever_else_is_in_the_bundle(
     assert alone not in {*taken([make(1.5)])}
 
 
+@pytest.mark.parametrize(
+    ("key_type", "good", "bad"),
+    [
+        (Types.STRING(), ["a", None, "b"], 7),
+        (Types.INT(), [1, -1, None, np.int64(5)], 2**40),
+        (Types.TUPLE([Types.STRING(), Types.INT()]), [("a", 1), None, ("b", 2)], ("a", "b")),
+        (Types.TUPLE([Types.STRING(), Types.INT()]), [("a", 1), ("b", 2)], ("a", 1.5)),
+        (Types.TUPLE([Types.STRING(), Types.BOOLEAN()]), [("a", True)], ("a", 1)),
+        (Types.SQL_DATE(), [date(2024, 1, 1), None], "2024-01-01"),
+        (Types.LIST(Types.INT()), [[1], None, [2, 3]], ["a"]),
+    ],
+    ids=repr,
+)
+def test_keys_are_checked_and_stay_as_they_are(key_type: Any, good: list[Any], bad: Any) -> None:
+    selection = KeySelection(identity, "count", key_type=key_type)
+    for _ in range(2):  # also those that it remembers
+        found = [key.key if isinstance(key, Frozen) else key for key in selection.keys(good)]
+        assert all(map(is_, found, good))
+        for ways in (lambda keys: selection.keys([*good, *keys]), selection.keys):
+            with pytest.raises(UserFunctionFailed, match="'count'.* the key .* declared type") as e:
+                ways([bad])
+            assert repr(key_type) in str(e.value) and repr(bad) in str(e.value)
+        selection.records_come(3, lambda: good)
+        with pytest.raises(UserFunctionFailed, match="declared type"):
+            selection.records_come(1, lambda: [bad])
+
+
 class Plain:
     """Says nothing about equality."""
 

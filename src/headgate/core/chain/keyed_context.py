@@ -110,14 +110,19 @@ class KeySelection:
     ``sweeps`` are those of the backend: state is cleaned up when the records of a bundle arrive.
     """
 
-    __slots__ = ("_key_of", "_known", "_operator", "_sweeps", "_take")
+    __slots__ = ("_check", "_key_of", "_known", "_operator", "_sweeps", "_take")
 
     def __init__(
-        self, key_of: Callable[[Record], Key], operator: str, sweeps: Sequence[Sweep] = ()
+        self,
+        key_of: Callable[[Record], Key],
+        operator: str,
+        sweeps: Sequence[Sweep] = (),
+        key_type: object = None,
     ) -> None:
         self._key_of = key_of
         self._take = key_taker(key_of)
         self._operator = operator
+        self._check = key_check(key_type)
         self._sweeps = sweeps
         self._known: set[Key] = set()
         """Keys of rare kinds that are taken as they are; to find that out takes long."""
@@ -136,10 +141,19 @@ class KeySelection:
         """Where a record has its key; None: the selector has to be called."""
         return part_of(self._key_of)
 
-    def records_come(self, count: int) -> None:
+    def records_come(self, count: int, keys: Callable[[], list[Key]]) -> None:
         """So many records are processed by a loop that takes their keys itself."""
         for sweep in self._sweeps:
             sweep(count)
+        if self._check is not None:
+            try:
+                self._check(keys())
+            except (Exception, SystemExit) as error:
+                raise_user_error(error, self._operator, "when the key of a record was selected")
+
+    def taken(self, records: list[Record]) -> list[Key]:
+        """The keys as the selector returns them."""
+        return self._take(records)
 
     def key(self, record: Record) -> Key:
         """The key of a record, which a loop could not take; most likely the selector fails."""
@@ -175,6 +189,8 @@ class KeySelection:
 
     def _hashable(self, keys: list[Key]) -> list[Key]:
         """The same keys; those that no dictionary finds by what they hold are frozen."""
+        if self._check is not None:
+            self._check(keys)  # all of them: one that equals a known key may be of another type
         kinds = set(map(type, keys))
         are_tuples = kinds == {tuple}
         if are_tuples:
@@ -192,6 +208,8 @@ class KeySelection:
         return [self._hashed(key) for key in keys]
 
     def _seen(self, key: Key) -> Key:
+        if self._check is not None:
+            self._check([key])
         return self._hashed(key)
 
     def _hashed(self, key: Key) -> Key:
@@ -207,3 +225,27 @@ class KeySelection:
                 known.clear()
             known.add(key)
         return found
+
+
+def key_check(key_type: object) -> Callable[[list[Key]], None] | None:
+    """Raises TypeError for keys that do not fit what the program has declared; None fits all.
+
+    They stay as they are: an equal key that was coerced would be no other key. Without a result
+    nothing is declared.
+    """
+    make: Callable[[], Callable[[list[Key]], list[Key]]] | None
+    make = getattr(key_type, "coercer", None)
+    if make is None or getattr(key_type, "takes_anything", False):
+        return None
+    coerce = make()
+
+    def check(keys: list[Key]) -> None:
+        try:
+            try:
+                coerce(keys)
+            except TypeError:
+                coerce([key for key in keys if key is not None])
+        except TypeError as error:
+            raise TypeError(f"the key {error}") from None
+
+    return check

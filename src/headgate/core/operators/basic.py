@@ -49,7 +49,7 @@ class FunctionOperator(StatefulOperator):
         if self._key_of is not None:
             self._keyed = self.keyed_context(context)
             self._selection = KeySelection(
-                self._key_of, context.operator, self._keyed.backend.sweeps
+                self._key_of, context.operator, self._keyed.backend.sweeps, context.key_type
             )
             opener = self._keyed.opener
         if self.failures is not None:

@@ -91,7 +91,8 @@ class IntervalJoinOperator(StatefulOperator):
         self._keyed = keyed = KeyedContext(context, self._forget)
         self._cursor, self._timers = keyed.cursor, keyed.timers
         self._selections = [
-            KeySelection(key_of, context.operator, keyed.backend.sweeps) for key_of in self._keys_of
+            KeySelection(key_of, context.operator, keyed.backend.sweeps, context.key_type)
+            for key_of in self._keys_of
         ]
         self._kept = [
             keyed.backend.map_state(StateSpec(f"records on the {name}", "map")) for name in _NAMES

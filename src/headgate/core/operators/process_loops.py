@@ -4,10 +4,11 @@ Which of them a bundle takes depends on whether its records have times, and on t
 function has put into its attributes: only plain value states are inlined as well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from headgate.base.elements import Bundle, Key, Record
+from headgate.base.fields import TupleFields
 from headgate.core.chain.collector import Collector, TimedContext
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeySelection
@@ -60,7 +61,7 @@ class ProcessLoops:
         if fields is not None and found is not None:
             apart, loop = found
             lists = apart.arguments(fields, *beside)
-            self._records_come(fields.count)
+            self._records_come(fields.count, partial(_items, fields, apart.key))
         elif (over_records := self._loop(*kind)) is not None:
             loop = over_records
             lists = [bundle.records, *self._keys(bundle.records), *beside]
@@ -75,12 +76,13 @@ class ProcessLoops:
         """A list of them; none if the loop takes them itself, or there are none."""
         if self._selection is not None and self._part is None:
             return [self._selection.keys(records)]
-        self._records_come(len(records))
+        if self._selection is not None:
+            self._records_come(len(records), partial(self._selection.taken, records))
         return []
 
-    def _records_come(self, count: int) -> None:
+    def _records_come(self, count: int, keys: Callable[[], list[Key]]) -> None:
         if self._selection is not None:
-            self._selection.records_come(count)
+            self._selection.records_come(count, keys)
 
     def _run(
         self, loop: Loop, lists: Sequence[object], entries: Sequence[Entries], sent: list[object]
@@ -130,6 +132,11 @@ class ProcessLoops:
             part=self._part,
             apart=apart,
         )
+
+
+def _items(fields: TupleFields, place: int) -> list[Record]:
+    items = fields.places[place]
+    return items if type(items) is list else [items[0]]
 
 
 def _attribute(owner: object, name: str) -> object:

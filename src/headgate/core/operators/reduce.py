@@ -15,7 +15,7 @@ from headgate.base.elements import Bundle, Key, Record
 from headgate.base.values import ATOMS, own, own_all
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import LOOKS
-from headgate.core.chain.keyed_context import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext, key_check
 from headgate.core.chain.record_failures import FailureStreak, without
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
 from headgate.core.inlining.apart import ApartLoop, ApartLoops, Shape, apart_loop
@@ -79,6 +79,7 @@ class ReduceOperator(StatefulOperator):
         self._function.open(context, self._keyed.opener)
         self._call = self._function.call
         self._part = part_of(self._key_of)
+        self._check = key_check(context.key_type)
         self._given = _GIVEN | {"key_of": self._key_of}
         self._scalars: bool | None = None
         self._looks_left = LOOKS_AT_RESULTS
@@ -227,8 +228,11 @@ class ReduceOperator(StatefulOperator):
 
     def _find(self, key: Key) -> tuple[Key, Record]:
         """A key that was not found as it is, or cannot be hashed, and what is held for it."""
-        key = seen(key)
-        return key, self._values.get(key, _ABSENT)
+        plain, key = key, seen(key)
+        found = self._values.get(key, _ABSENT)
+        if found is _ABSENT and self._check is not None:
+            self._check([plain])
+        return key, found
 
     def _fold_by_value(self, entries: Iterable[tuple[Key, Record]], results: list[Record]) -> None:
         """The same, each result made own before the function can change it.

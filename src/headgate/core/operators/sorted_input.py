@@ -62,7 +62,9 @@ class SortedInput(Operator):
         self._sorter = KeySorter(context.spills, self._limit_bytes)
         self._streak = None if self.failures is None else self.failures.streak()
         self._selections = [
-            None if key_of is None else KeySelection(key_of, context.operator)
+            None
+            if key_of is None
+            else KeySelection(key_of, context.operator, key_type=context.key_type)
             for key_of in self._keys_of
         ]
         self._inner.open(replace(context, backends=MemoryBackends()))

@@ -49,7 +49,9 @@ class TwoInputOperator(StatefulOperator):
             self._keyed = KeyedContext(context, fire, self._collector.flush)
             sweeps = self._keyed.backend.sweeps
             self._selections = [
-                None if key_of is None else KeySelection(key_of, context.operator, sweeps)
+                None
+                if key_of is None
+                else KeySelection(key_of, context.operator, sweeps, context.key_type)
                 for key_of in self._keys_of
             ]
             opener = self._keyed.opener

@@ -54,7 +54,9 @@ class WindowOperator(StatefulOperator):
         super().open(context)
         plan = self._plan
         self._keyed = keyed = KeyedContext(context, self._fire, self._flush)
-        self._selection = KeySelection(plan.key_of, context.operator, keyed.backend.sweeps)
+        self._selection = KeySelection(
+            plan.key_of, context.operator, keyed.backend.sweeps, context.key_type
+        )
         self._late = LateRecords(plan.late_tag, self.output)
         context.metrics.gauge("numLateRecordsDropped", lambda: self.late_records_dropped)
         collector = Collector(self.output, not self.reuses_objects)
