@@ -21,7 +21,7 @@ OPERATORS = (
     ),
     Mutant(
         "late-records-sent-twice",
-        "core/chain/collector.py",
+        "core/chain/late_records.py",
         "            self._records, self._times = [], []\n            self._output.collect_side(",
         "            self._output.collect_side(",
         "late records of a bundle come with every later one again",

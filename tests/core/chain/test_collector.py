@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle
-from headgate.core.chain.collector import Collector, LateRecords
+from headgate.core.chain.collector import Collector
+from headgate.core.chain.late_records import LateRecords
 from headgate.core.state.cursor import Cursor
 from headgate.functions.function import OutputTag
 from tests.core.chain.kit import KeptOutput

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Watermark
-from headgate.core.chain.collector import Collector, LateRecords
+from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
+from headgate.core.chain.late_records import LateRecords
 from headgate.core.chain.record_failures import FailureStreak
 from headgate.core.chain.user_function import StatefulOperator, UserFunction, iterable
 from headgate.core.state.backend import StateSpec

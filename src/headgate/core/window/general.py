@@ -14,9 +14,9 @@ from typing import Final, Protocol, TypeAlias
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Key, Record
 from headgate.base.values import own
-from headgate.core.chain.collector import LateRecords
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
+from headgate.core.chain.late_records import LateRecords
 from headgate.core.state.backend import StateSpec
 from headgate.core.window.answers import NO_TIMESTAMP, Answers
 from headgate.core.window.contents import open_contents

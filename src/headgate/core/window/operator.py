@@ -16,9 +16,10 @@ from headgate.base.elements import (
     Record,
     Watermark,
 )
-from headgate.core.chain.collector import Collector, LateRecords
+from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
+from headgate.core.chain.late_records import LateRecords
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
 from headgate.core.window.answers import Answers
 from headgate.core.window.general import GeneralKeeper, MergingKeeper, Parts, WindowKeeper
