@@ -88,8 +88,10 @@ EVENT_TIME = (
         "late-record-boundary-off-by-one",
         "core/window/general.py",
         "        if self._event_time and over_ms <= self._timers.watermark_ms:\n"
+        "            self._over_last_ms = max(self._over_last_ms, over_ms)\n"
         "            return False\n        self._cursor.namespace = window\n",
         "        if self._event_time and over_ms < self._timers.watermark_ms:\n"
+        "            self._over_last_ms = max(self._over_last_ms, over_ms)\n"
         "            return False\n        self._cursor.namespace = window\n",
         "a record enters a window that has been cleaned up, and fires it anew",
         "tests/core/window/test_general.py",
@@ -113,8 +115,8 @@ EVENT_TIME = (
     Mutant(
         "late-record-uncounted",
         "core/window/general.py",
-        "is_late = stamp + self._lateness_ms <= self._timers.watermark_ms",
-        "is_late = stamp + self._lateness_ms < self._timers.watermark_ms",
+        "if not taken and self._event_time and until_ms <= self._timers.watermark_ms:",
+        "if not taken and self._event_time and until_ms < self._timers.watermark_ms:",
         "the same, where records are taken one by one",
         "tests/core/window/test_general.py",
     ),

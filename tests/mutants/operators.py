@@ -22,10 +22,10 @@ OPERATORS = (
     Mutant(
         "late-records-sent-twice",
         "core/chain/late_records.py",
-        "            self._records, self._times = [], []\n            self._output.collect_side(",
-        "            self._output.collect_side(",
+        "        self._records, self._times, self._until_ms = [], [], MAX_WATERMARK_MS\n",
+        "        self._until_ms = MAX_WATERMARK_MS\n",
         "late records of a bundle come with every later one again",
-        "tests/core/chain/test_collector.py",
+        "tests/core/chain/test_late_records.py",
     ),
     Mutant(
         "inlined-loop-keeps-a-stale-kind",

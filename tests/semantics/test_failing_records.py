@@ -84,7 +84,9 @@ def test_the_log_has_the_traceback_of_the_first_failure(
     with caplog.at_level(logging.WARNING):
         lab.run(lab.read(2, 4, 6).map(odd).name("odd only").on_error(ErrorPolicy.SKIP))
     first_line, last_line = [record.getMessage() for record in caplog.records]
-    assert first_line.startswith("operator 'odd only' (1/1): a record was skipped")
+    assert first_line.startswith(
+        "operator 'odd only' (1/1): the record 2 was skipped because of ValueError: 2 is even;"
+    )
     assert "in odd\n" in first_line and first_line.endswith("ValueError: 2 is even")
     assert last_line == "operator 'odd only' (1/1): 2 more records were skipped"
 

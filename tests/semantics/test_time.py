@@ -1,11 +1,13 @@
 """Event time and timers, a sentence at a time, in whole programs."""
 
+import logging
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from headgate.common import Time
 from headgate.datastream import (
     KeyedCoProcessFunction,
     KeyedProcessFunction,
@@ -14,6 +16,7 @@ from headgate.datastream import (
     TimeDomain,
 )
 from headgate.datastream.state import ValueStateDescriptor
+from headgate.datastream.window import TumblingEventTimeWindows
 from tests.semantics.lab import MAX, MIN, Lab, first, mark
 
 
@@ -183,3 +186,18 @@ class Behind(KeyedProcessFunction[Any, Any, Any]):
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
         if ctx.timestamp() <= ctx.timer_service().current_watermark():
             yield value
+
+
+def test_late_records_that_are_dropped_are_told_in_the_log(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.env.set_parallelism(1)
+    story = lab.story(("a", 5), mark(30), ("a", 7), ("a", 6), ("a", 31))
+    windows = story.key_by(first).window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+    with caplog.at_level(logging.WARNING):
+        found = lab.run(windows.reduce(lambda a, b: a).name("tens"))
+    assert found == [("a", 5), ("a", 31)]
+    assert [record.getMessage().partition(";")[0] for record in caplog.records] == [
+        "operator 'tens' (1/1): 2 records came too late and were dropped, 2 so far, up to "
+        "22 ms too late"
+    ]

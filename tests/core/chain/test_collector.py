@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle
 from headgate.core.chain.collector import Collector
-from headgate.core.chain.late_records import LateRecords
 from headgate.core.state.cursor import Cursor
 from headgate.functions.function import OutputTag
 from tests.core.chain.kit import KeptOutput
@@ -314,18 +313,6 @@ def test_what_a_call_returned_and_cannot_be_iterated_is_told(found: object) -> N
 def test_what_cannot_be_iterated_is_told_with_the_method(found: object) -> None:
     with pytest.raises(TypeError, match="process_element must return an iterable"):
         Collector(KeptOutput()).sweep([found], None, "process_element")
-
-
-def test_late_records_are_sent_in_one_bundle_or_counted() -> None:
-    output = KeptOutput()
-    aside, dropped = LateRecords("late", output), LateRecords(None, output)
-    for late in (aside, dropped):
-        late.take("a", 1)
-        late.take("b", 2)
-        late.flush()
-        late.flush()
-    assert [(tag, bundle.records) for tag, bundle in output.side] == [("late", ["a", "b"])]
-    assert (aside.dropped, dropped.dropped) == (0, 2)
 
 
 def _take_and_flush(collector: Collector, tag: OutputTag) -> None:

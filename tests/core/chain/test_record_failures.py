@@ -19,7 +19,6 @@ from headgate.base.errors import (
     UserFunctionFailed,
 )
 from headgate.core.chain.record_failures import (
-    LOG_PERIOD_MS,
     MOST_RAW_BYTES,
     MOST_REASON_CHARS,
     FailureStreak,
@@ -28,6 +27,7 @@ from headgate.core.chain.record_failures import (
     bundle_without,
     without,
 )
+from headgate.core.chain.warning_pace import FIRST_PAUSE_MS
 from headgate.functions.error_policy import DeadLetter, ErrorPolicy, OnError
 from headgate.functions.function import OutputTag
 from tests.core.chain.kit import KeptOutput, context
@@ -177,8 +177,11 @@ def test_the_first_failure_is_logged_with_its_traceback_and_the_others_are_count
     for error in (first, ValueError("second"), ValueError("third")):
         bench.streak.failed(error, "x")
     assert [error for _, error in bench.lines] == [first]
-    assert bench.lines[0][0].startswith("operator 'parse' (2/2): a record was skipped")
-    bench.now_ms = LOG_PERIOD_MS
+    assert bench.lines[0][0] == (
+        "operator 'parse' (2/2): the record 'x' was skipped because of ValueError: first; later "
+        "ones are only counted"
+    )
+    bench.now_ms = FIRST_PAUSE_MS
     bench.streak.failed(ValueError("fourth"), "x")
     assert bench.lines[1][0].endswith(
         "3 more records were skipped, the last because of ValueError: fourth"
@@ -187,8 +190,16 @@ def test_the_first_failure_is_logged_with_its_traceback_and_the_others_are_count
     bench.failures.close()
     bench.failures.close()
     assert [text for text, _ in bench.lines[2:]] == [
-        "operator 'parse' (2/2): 1 more records were skipped"
+        "operator 'parse' (2/2): 1 more record was skipped"
     ]
+
+
+def test_the_line_of_the_first_failure_is_short_and_has_no_breaks() -> None:
+    bench = Bench()
+    bench.streak.malformed(b"<" + b"a" * 10_000, ValueError("no\nnumber"))
+    text, _ = bench.lines[0]
+    assert text.startswith("operator 'parse' (2/2): the record b'<aaa") and len(text) < 400
+    assert "was sent to the dead letters 'dead' because of ValueError: no number;" in text
 
 
 def test_too_many_skipped_in_a_row_fail_the_task() -> None:

@@ -381,8 +381,8 @@ def test_late_rows_are_those_of_windows_of_records(
     )
     late = [each[1] for each in side_output.log if type(each) is tuple and each[0] == LATE_TAG]
     assert sorted(tuple(row.values()) for batch in late for row in batch.to_pylist()) == expected
-    assert counting.late_rows_dropped == len(expected)
-    assert sided.late_rows_dropped == 0
+    assert counting.late.count == len(expected)
+    assert sided.late.count == 0
     for operator in (sided, counting, twin):
         operator.close()
 
@@ -394,6 +394,13 @@ def test_the_gauge_counts_rows_and_not_partial_ones() -> None:
     operator.process(Bundle([partial(late)]), 0)
     gauges = operator.context.metrics._gauges
     assert gauges["numLateRecordsDropped"]() == 7
+    twin = WindowOperator(
+        WindowPlan(lambda row: row[0], WINDOWS[0][0], EventTimeTrigger(), Reduced(lambda a, b: a))
+    )
+    opened(twin)
+    twin.watermark_advanced(Watermark(500))
+    twin.process(Bundle([("a", 1)], [5]), 0)
+    assert operator.late.most_ms == twin.late.most_ms > 0, "rows are as late as records"
 
 
 def under_policy(operator: Operator) -> tuple[Any, KeptOutput]:

@@ -218,7 +218,7 @@ def test_windows_fire_once_though_tasks_were_at_different_times(windows: JoinWin
     after = tasks(windows, parallelism=1, states=before.stored_states())
     if not windows.gap_ms:
         after.apply(Send([(batch_of(0, [(key, 2, 10) for key in keys]), None)], 0))
-        assert after.operators[0].late_rows_dropped == len(fired), "late is what was late before"
+        assert after.operators[0].late.count == len(fired), "late is what was late before"
     after.apply(Watermark(115))
     found = rows_of(after)
     assert sorted(row[0] for row in found if row[1] == 0) == sorted(keys - fired)
@@ -235,7 +235,8 @@ def test_late_rows_are_counted_where_they_have_no_side_output() -> None:
     rows: list[Row] = [("a", 1, 50), ("b", 2, 99), ("c", 3, 100)]
     join.apply(Send([(batch_of(1, rows), None)], 1))
     (operator,) = join.operators
-    assert operator.late_rows_dropped == 2
+    assert operator.late.count == 2
+    assert operator.late.most_ms == 150 - 99 + 1, "since the end of their window"
 
 
 @pytest.mark.parametrize("windows", [JoinWindows(100, 100), JoinWindows(gap_ms=100)])

@@ -143,9 +143,9 @@ def test_the_join_finds_what_trying_every_pair_finds(
     assert sorted(output.timed) == sorted(pairs)
     if tagged:
         found = [[v[1] for v in output.side_records(tag)] for tag in ("late left", "late right")]
-        assert (found, operator.late_records_dropped) == (late, 0)
+        assert (found, operator.late.count) == (late, 0)
     else:
-        assert operator.late_records_dropped == len(late[0]) + len(late[1])
+        assert operator.late.count == len(late[0]) + len(late[1])
         assert not output.side
     operator.close()
 
@@ -225,7 +225,7 @@ def test_the_late_records_of_a_bundle_leave_together() -> None:
         operator.process(Bundle([("a", 1), ("a", 2), ("b", 3)], [1, 9, 8]), side)
     ((tag, late),) = output.side
     assert (tag, late.records, late.timestamps) == ("late", [("a", 1), ("b", 3)], [1, 8])
-    assert operator.late_records_dropped == 2
+    assert (operator.late.count, operator.late.most_ms) == (2, 8)
     operator.close()
 
 

@@ -28,13 +28,13 @@ class Watcher(Operator):
     def __init__(self) -> None:
         self.watermark_ms = MIN_WATERMARK_MS
         self.on_time: list[Any] = []
-        self.late: list[Any] = []
+        self.too_late: list[Any] = []
 
     def process(self, bundle: Bundle, number: int) -> None:
         assert bundle.timestamps is not None
         for record, time in zip(bundle.records, bundle.timestamps, strict=True):
             assert time == record[0], "a record keeps its own time"
-            (self.late if time <= self.watermark_ms else self.on_time).append(record)
+            (self.too_late if time <= self.watermark_ms else self.on_time).append(record)
         self.output.collect(bundle)
 
     def watermark_advanced(self, watermark: Watermark) -> None:
@@ -115,14 +115,16 @@ def test_a_record_is_late_only_where_it_was_late_from_the_start(
     for watcher, split in zip(near, splits, strict=True):
         records = [record for poll in split for record in poll]
         if punctuated:
-            assert watcher.late == late_by_definition(records, bound_ms)
+            assert watcher.too_late == late_by_definition(records, bound_ms)
         else:
-            assert set(watcher.late) <= set(late_by_definition(records, bound_ms))
-    assert {record for operator in far for record in operator.late} <= {
-        r for operator in near for r in operator.late
+            assert set(watcher.too_late) <= set(late_by_definition(records, bound_ms))
+    assert {record for operator in far for record in operator.too_late} <= {
+        r for operator in near for r in operator.too_late
     }
     assert {w.watermark_ms for w in (*near, *far)} == {MAX_WATERMARK_MS}
-    arrived = sorted(record for operator in far for record in (*operator.late, *operator.on_time))
+    arrived = sorted(
+        record for operator in far for record in (*operator.too_late, *operator.on_time)
+    )
     assert arrived == sorted(record for split in splits for poll in split for record in poll)
 
 

@@ -56,6 +56,13 @@ LISTED = Listed()
 COLLECT = WindowCall("process", Collect())
 
 
+def lateness(lab: "Lab") -> tuple[int, int, int]:
+    """How many came too late and were dropped, and how late they and the last ones were."""
+    late = lab.operator.late
+    assert late is not None
+    return late.count, late.most_ms, late.last_ms
+
+
 def first(record: Any) -> Any:
     return record[0]
 

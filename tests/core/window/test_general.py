@@ -44,7 +44,7 @@ def test_a_record_that_is_too_late_is_counted_and_dropped(sliced: bool) -> None:
     lab.watermark(9)
     lab.send((("a", 1), 9), (("a", 2), 10), (("a", 3), 0))
     assert lab.end().taken() == [("a", 2)]
-    assert lab.operator.late_records_dropped == 2
+    assert lab.operator.late.count == 2
 
 
 @KINDS
@@ -55,7 +55,7 @@ def test_a_record_at_the_watermark_is_late_in_the_last_millisecond_of_its_window
     lab = Lab(plan(TEN, SUMS, lateness_ms=lateness_ms), sliced)
     lab.watermark(9 + lateness_ms)
     lab.send((("a", 1), 9))
-    assert lab.taken() == [] and lab.operator.late_records_dropped == 1
+    assert lab.taken() == [] and lab.operator.late.count == 1
     assert lab.kept() == []
     lab.end()
 
@@ -66,7 +66,7 @@ def test_a_record_is_not_late_while_its_window_is_open(sliced: bool) -> None:
     lab.watermark(8)
     lab.send((("a", 1), 2))
     assert lab.end().taken() == [("a", 1)]
-    assert lab.operator.late_records_dropped == 0
+    assert lab.operator.late.count == 0
 
 
 @KINDS
@@ -76,7 +76,7 @@ def test_records_that_are_too_late_go_to_their_side_output(sliced: bool) -> None
     lab.send((("a", 1), 9), (("a", 2), 10), (("a", 3), 0))
     assert lab.output.side_records("late") == [("a", 1), ("a", 3)]
     assert lab.output.side[0][1].timestamps == [9, 0]
-    assert lab.operator.late_records_dropped == 0
+    assert lab.operator.late.count == 0
 
 
 @KINDS
@@ -100,7 +100,7 @@ def test_a_late_record_that_is_allowed_fires_again_at_once_with_everything(
     lab.watermark(14)
     lab.send((("a", 5), 6))
     assert lab.taken() == []
-    assert lab.operator.late_records_dropped == 1
+    assert lab.operator.late.count == 1
     assert lab.kept() == []
 
 
@@ -110,7 +110,7 @@ def test_a_record_may_be_late_for_some_of_its_windows_only(sliced: bool) -> None
     lab.watermark(9)
     lab.send((("a", 1), 7))
     assert lab.end().taken_timed() == [(("a", 1), 14)]
-    assert lab.operator.late_records_dropped == 0
+    assert lab.operator.late.count == 0
 
 
 @KINDS
@@ -219,7 +219,7 @@ def test_in_batch_a_key_is_over_before_the_next_begins(sliced: bool) -> None:
     lab.send((("b", 1), 3))
     lab.operator.key_ended()
     assert lab.taken() == [("b", TimeWindow(0, 10), (("b", 1),))]
-    assert lab.operator.late_records_dropped == 0
+    assert lab.operator.late.count == 0
 
 
 class ByText(WindowAssigner[Any, TimeWindow]):
@@ -245,7 +245,7 @@ def test_an_assigner_of_ones_own_may_have_state_and_give_any_windows() -> None:
         ("a", TimeWindow(0, 2)),
         ("a", TimeWindow(1, 3)),
     ]
-    assert lab.operator.late_records_dropped == 0  # in no window, but not late
+    assert lab.operator.late.count == 0  # in no window, but not late
 
 
 class Twice(Trigger[Any, Any]):

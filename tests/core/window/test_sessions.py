@@ -14,7 +14,16 @@ from headgate.core.window.spec import Aggregated, WindowCall, WindowPlan
 from headgate.functions.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from headgate.functions.evictors import CountEvictor
 from headgate.functions.triggers import CountTrigger
-from tests.core.window.kit import LISTED, SUMS, Bounds, CollectingAggregate, Lab, plan, restarted
+from tests.core.window.kit import (
+    LISTED,
+    SUMS,
+    Bounds,
+    CollectingAggregate,
+    Lab,
+    lateness,
+    plan,
+    restarted,
+)
 
 FIVE = EventTimeSessionWindows(5)
 DYNAMIC = EventTimeSessionWindows.with_dynamic_gap(lambda record: record[1])
@@ -42,7 +51,7 @@ def run(window_plan: WindowPlan, steps: Iterable[Step], bundled: bool) -> tuple[
         found.append(sorted(lab.taken_timed(), key=lambda timed: (timed[1], str(timed[0]))))
     lab.end()
     found.append(sorted(lab.taken_timed(), key=lambda timed: (timed[1], str(timed[0]))))
-    return found, lab.output.side_records("late"), lab.operator.late_records_dropped, lab.kept()
+    return found, lab.output.side_records("late"), lateness(lab), lab.kept()
 
 
 @given(
@@ -116,7 +125,7 @@ def test_in_batch_a_key_is_over_before_the_next_begins() -> None:
     lab.send((("b", 1), 3))
     lab.operator.key_ended()
     assert lab.taken() == [("b", 1)]
-    assert lab.operator.late_records_dropped == 0
+    assert lab.operator.late.count == 0
 
 
 @pytest.mark.parametrize("at", [None, MIN_WATERMARK_MS])

@@ -25,6 +25,7 @@ from tests.core.window.kit import (
     CollectingAggregate,
     FixedBackends,
     Lab,
+    lateness,
     plan,
     restarted,
 )
@@ -66,7 +67,7 @@ def run(window_plan: WindowPlan, steps: Iterable[Step], sliced: bool) -> tuple[A
         found.append(sorted(lab.taken_timed(), key=lambda timed: (timed[1], str(timed[0]))))
     lab.end()
     found.append(sorted(lab.taken_timed(), key=lambda timed: (timed[1], str(timed[0]))))
-    return found, lab.output.side_records("late"), lab.operator.late_records_dropped, lab.kept()
+    return found, lab.output.side_records("late"), lateness(lab), lab.kept()
 
 
 @given(

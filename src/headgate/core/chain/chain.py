@@ -44,6 +44,10 @@ class OperatorStatistics:
     skipped: int = 0
     """Records that have failed and were left out."""
     dead_letters: int = 0
+    late: int = 0
+    """Records that came too late and were dropped."""
+    most_late_ms: int = 0
+    """By how much the latest of them."""
 
 
 class Chain:
@@ -182,9 +186,10 @@ class Chain:
                 )
             except BaseException as error:  # also a user's exit()
                 first = first or error
-            failures = self._operators[index].failures
-            if failures is not None:
-                failures.close()
+            operator = self._operators[index]
+            for counted in (operator.failures, operator.late):
+                if counted is not None:
+                    counted.close()
         if first is not None:
             raise first
 
@@ -287,6 +292,7 @@ def _failures_of(spec: OperatorSpec, output: Output) -> RecordFailures | None:
     return RecordFailures(policy, spec.name, output, are_read)
 
 
-def _left_out(operator: Operator) -> tuple[int, int]:
-    failures = operator.failures
-    return (0, 0) if failures is None else (failures.skipped, failures.dead_letters)
+def _left_out(operator: Operator) -> tuple[int, int, int, int]:
+    failures, late = operator.failures, operator.late
+    failed = (0, 0) if failures is None else (failures.skipped, failures.dead_letters)
+    return (*failed, *((0, 0) if late is None else (late.count, late.most_ms)))

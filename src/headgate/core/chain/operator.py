@@ -18,6 +18,7 @@ from headgate.functions.context import SnapshotMoment
 from headgate.functions.source import SplitLag
 
 if TYPE_CHECKING:
+    from headgate.core.chain.late_records import LateDrops
     from headgate.core.chain.record_failures import RecordFailures
 
 
@@ -64,6 +65,8 @@ class Operator:
     """The user has promised that functions keep nothing of what they return."""
     failures: "RecordFailures | None" = None
     """What becomes of records that fail; None: the job fails."""
+    late: "LateDrops | None" = None
+    """What it has dropped because it came too late; None: nothing is too late for it."""
 
     def set_up(self, output: Output) -> None:
         """The output is known; called once, from the tail of the chain to its head."""

@@ -3,8 +3,8 @@
 Operators try whole bundles and go on behind the record that failed, so a record that does not
 fail costs nothing. Law: only what user code has raised for one record is left out, never an error
 of Headgate's own or of an operator behind, a cancellation, ``exit()`` or a lack of memory. The
-first failure of an operator is logged with its traceback, later ones are counted in one line a
-minute. A task that leaves out too many records in a row without a reader fails.
+first failure of an operator is logged with its traceback, later ones are counted in a line now and
+then. A task that leaves out too many records in a row without a reader fails.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,15 +18,16 @@ from headgate.base.errors import (
     RecordsFailing,
     RecordUnfit,
     raise_user_error,
+    shown,
 )
 from headgate.base.values import own
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Output
+from headgate.core.chain.warning_pace import WarningPace
 from headgate.functions.error_policy import DeadLetter, ErrorPolicy, OnError
 
 MOST_RAW_BYTES: Final = 64 * 1024
 MOST_REASON_CHARS: Final = 2_000
-LOG_PERIOD_MS: Final = 60_000.0
 
 T = TypeVar("T")
 
@@ -45,8 +46,7 @@ class RecordFailures:
         self.operator = operator
         self._output = output
         self._context: OperatorContext | None = None
-        self._next_line_ms: float | None = None
-        self._unlogged = 0
+        self._pace = WarningPace()
 
     def open(self, context: OperatorContext) -> None:
         """Before the first record."""
@@ -75,9 +75,9 @@ class RecordFailures:
 
     def close(self) -> None:
         """Log what was not logged yet."""
-        if self._unlogged and self._context is not None:
-            self._log(f"{self._unlogged:,} more records were {self._fate}", None)
-            self._unlogged = 0
+        rest = self._pace.rest()
+        if rest:
+            self._log(f"{_more(rest)} {self._fate}", None)
 
     def _leave_out(
         self, error: Exception, record: Record, raw: object, timestamp_ms: int | None
@@ -87,7 +87,7 @@ class RecordFailures:
         else:
             self._emit(error, record, raw, timestamp_ms, self._tag)
             self.dead_letters += 1
-        self._count_in_log(error)
+        self._count_in_log(error, record if raw is None else raw)
 
     def _emit(
         self, error: Exception, record: Record, raw: object, timestamp_ms: int | None, tag: str
@@ -111,19 +111,17 @@ class RecordFailures:
         except Exception as trouble:
             raise_user_error(trouble, self.operator, "when a dead letter was sent on")
 
-    def _count_in_log(self, error: Exception) -> None:
+    def _count_in_log(self, error: Exception, record: object) -> None:
         context = self._context
         assert context is not None, "a record has failed before the operator was open"
-        now_ms = context.elapsed_ms()
-        if self._next_line_ms is None:
-            self._log(f"a record was {self._fate}, later ones are only counted: ", error)
-            self._next_line_ms = now_ms + LOG_PERIOD_MS
-            return
-        self._unlogged += 1
-        if now_ms >= self._next_line_ms:
-            text = f"{self._unlogged:,} more records were {self._fate}, the last because of "
+        is_first = not self._pace.has_begun
+        count = self._pace.count(1, context.elapsed_ms())
+        if is_first:
+            text = f"the record {shown(record)} was {self._fate} because of {shown_error(error)}"
+            self._log(" ".join(text.split()) + "; later ones are only counted", error)
+        elif count:
+            text = f"{_more(count)} {self._fate}, the last because of "
             self._log(text + shown_error(error), None)
-            self._unlogged, self._next_line_ms = 0, now_ms + LOG_PERIOD_MS
 
     @property
     def _fate(self) -> str:
@@ -223,6 +221,10 @@ def bundle_without(bundle: Bundle, places: list[int]) -> Bundle:
     return Bundle(
         without(bundle.records, places), None if times is None else without(times, places)
     )
+
+
+def _more(count: int) -> str:
+    return "1 more record was" if count == 1 else f"{count:,} more records were"
 
 
 def _raise_if_fatal(error: Exception, is_about_record: bool = False) -> None:

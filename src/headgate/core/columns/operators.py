@@ -14,6 +14,7 @@ import pyarrow as pa
 from headgate.base.elements import Bundle, LatencyMarker, Record, StreamStatus, Watermark
 from headgate.base.errors import BatchUnfit, RecordUnfit
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.late_records import LateDrops
 from headgate.core.chain.operator import Operator, Output
 from headgate.core.chain.record_failures import FailureStreak, RecordFailures
 from headgate.core.chain.snapshots import OperatorSnapshot
@@ -276,7 +277,6 @@ class MergedPartialsOperator(Operator):
         self._is_timed = is_timed
         self._aggregation = aggregation
         self._late_tag = late_tag
-        self.late_rows_dropped = 0
 
     def set_up(self, output: Output) -> None:
         super().set_up(output)
@@ -289,8 +289,8 @@ class MergedPartialsOperator(Operator):
         super().open(context)
         self._inner.open(replace(context, record_type=self._records))
         self._batches = FittingBatches(context, self.failures)
-        if self._is_timed:  # in the place of that of the operator within, which counts partials
-            context.metrics.gauge("numLateRecordsDropped", lambda: self.late_rows_dropped)
+        if self._is_timed:  # its metric takes the place of that of the operator within
+            self.late = LateDrops(context)
 
     def process(self, bundle: Bundle, number: int) -> None:
         for batch, partial in self._batches.of(bundle, self._folded):
@@ -315,12 +315,14 @@ class MergedPartialsOperator(Operator):
         late, self._batched.late = {record[:2] for record in self._batched.late}, []
         places = [place for place, record in enumerate(records) if record[:2] in late]
         if self._aggregation is None or self._late_tag is None:
+            assert self.late is not None and self._inner.late is not None
             counts = partial.column("rows")
-            self.late_rows_dropped += sum(counts[place].as_py() for place in places)
+            rows = sum(counts[place].as_py() for place in places)
+            self.late.add(rows, self._inner.late.last_ms)
             return
         of_rows, of_partials = self._aggregation.numbered(batch, partial)
-        rows = batch.filter(pa.array(np.isin(of_rows, of_partials[places])))
-        self.output.collect_side(self._late_tag, Bundle([rows]))
+        late_rows = batch.filter(pa.array(np.isin(of_rows, of_partials[places])))
+        self.output.collect_side(self._late_tag, Bundle([late_rows]))
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         self._inner.watermark_advanced(watermark)

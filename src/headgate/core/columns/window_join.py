@@ -17,6 +17,7 @@ import pyarrow as pa
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
+from headgate.core.chain.late_records import LateDrops
 from headgate.core.chain.user_function import StatefulOperator
 from headgate.core.columns.batches import batch_in
 from headgate.core.columns.joined_columns import JoinedColumns, MatchedRows
@@ -79,7 +80,8 @@ class JoinSide:
 
 
 Fire = Callable[[MatchedRows], None]
-Late = Callable[[int, pa.RecordBatch], None]
+Late = Callable[[int, pa.RecordBatch, int], None]
+"""A side, its rows that came too late, and by how many milliseconds the latest of them."""
 
 
 class JoinKeeper(Protocol):
@@ -103,7 +105,6 @@ class WindowJoinOperator(StatefulOperator):
         self._windows = windows
         self._sides = tuple(sides)
         self._columns = columns
-        self.late_rows_dropped = 0
         self._is_checked = False
         """Both sides have a schema, and these fit."""
 
@@ -117,7 +118,7 @@ class WindowJoinOperator(StatefulOperator):
         make: Callable[..., JoinKeeper] = SessionJoin if self._windows.gap_ms else SlicedJoin
         self._keeper = make(self._windows, self._rows, self._sides, self._fire, self._late)
         self._batches = FittingBatches(context, self.failures)
-        context.metrics.gauge("numLateRecordsDropped", lambda: self.late_rows_dropped)
+        self.late = LateDrops(context)
 
     def process(self, bundle: Bundle, number: int) -> None:
         for batch, times in self._batches.of(bundle, partial(self._checked, number)):
@@ -158,10 +159,11 @@ class WindowJoinOperator(StatefulOperator):
         for batch in self._columns.batches(rows):
             self.output.collect(Bundle([batch]))
 
-    def _late(self, number: int, rows: pa.RecordBatch) -> None:
+    def _late(self, number: int, rows: pa.RecordBatch, late_ms: int) -> None:
         tag = self._sides[number].late_tag
         if tag is None:
-            self.late_rows_dropped += rows.num_rows
+            assert self.late is not None, "rows come after open"
+            self.late.add(rows.num_rows, late_ms)
         else:
             self.output.collect_side(tag, Bundle([rows]))
 
@@ -234,16 +236,19 @@ class SlicedJoin:
         touched: dict[int, list[tuple[int, pa.RecordBatch]]],
     ) -> None:
         """Keep rows by slice; of those that are too late, and of those in no window, none."""
-        windows, late = self._windows, []
+        windows, late, until_ms = self._windows, [], fired_ms
         starts = slice_starts(times, windows.slice_ms, windows.offset_ms)
         for slice_ms, places in _by_number(starts):
             last_ms = windows.last_ms(slice_ms)
             if last_ms is None:
                 places = np.arange(len(times)) if places is None else places
-                late.append(places[times[places] + windows.lateness_ms <= fired_ms])
+                some = places[times[places] + windows.lateness_ms <= fired_ms]
+                late.append(some)
+                until_ms = min([until_ms, *(times[some] + windows.lateness_ms).tolist()])
                 continue
             if last_ms + windows.lateness_ms <= fired_ms:
                 late.append(np.arange(len(times)) if places is None else places)
+                until_ms = min(until_ms, last_ms + windows.lateness_ms)
                 continue
             part = batch if places is None else batch.take(pa.array(places))
             self._rows.add(side, slice_ms, part)
@@ -251,7 +256,7 @@ class SlicedJoin:
                 touched.setdefault(start, []).append((side, part))
         too_late = np.sort(np.concatenate(late)) if late else ()
         if len(too_late):
-            self._late(side, batch.take(pa.array(too_late)))
+            self._late(side, batch.take(pa.array(too_late)), fired_ms - until_ms + 1)
 
     def _fire_all(
         self,
@@ -456,7 +461,8 @@ class SessionJoin:
         fires = (found.due <= watermark_ms) & ((found.due > fired_ms) | has_new) & ~is_late
         if is_late.any():  # all of its rows are new: what is over is not held
             assert new is not None
-            self._late(new[0], found.rows(new[0], is_late))
+            until_ms = int(found.due[is_late].min()) + self._lateness_ms
+            self._late(new[0], found.rows(new[0], is_late), watermark_ms - until_ms + 1)
         if fires.any():
             self._fire_sessions(found, fires)
         if new is not None or is_over.any():

@@ -13,7 +13,7 @@ from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Waterm
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
-from headgate.core.chain.late_records import LateRecords
+from headgate.core.chain.late_records import LateDrops, LateRecords
 from headgate.core.chain.record_failures import FailureStreak
 from headgate.core.chain.user_function import StatefulOperator, UserFunction, iterable
 from headgate.core.state.backend import StateSpec
@@ -81,11 +81,6 @@ class IntervalJoinOperator(StatefulOperator):
         """Of each side: the times that the state of a key holds; none of a key that has none."""
         self._late: list[LateRecords] = []
 
-    @property
-    def late_records_dropped(self) -> int:
-        """Records of both sides that came too late and had no side output to go to."""
-        return sum(late.dropped for late in self._late)
-
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._collector = Collector(self.output, not self.reuses_objects)
@@ -98,8 +93,8 @@ class IntervalJoinOperator(StatefulOperator):
         self._kept = [
             keyed.backend.map_state(StateSpec(f"records on the {name}", "map")) for name in _NAMES
         ]
-        self._late = [LateRecords(tag, self.output) for tag in self._interval.late_tags]
-        context.metrics.gauge("numLateRecordsDropped", lambda: self.late_records_dropped)
+        self.late = drops = LateDrops(context)
+        self._late = [LateRecords(tag, self.output, drops) for tag in self._interval.late_tags]
         self._context = JoinContext()
         self._streak = None if self.failures is None else self.failures.streak()
         self._function.open(context, keyed.opener)
@@ -118,7 +113,7 @@ class IntervalJoinOperator(StatefulOperator):
         call, context, take = self._call, self._context, self._collector.take
         for record, time_ms, key in zip(bundle.records, times, keys, strict=True):
             if time_ms < behind_ms:
-                self._late[number].take(record, time_ms)
+                self._late[number].take(record, time_ms, time_ms + 1)
                 continue
             self._cursor.key = key
             self._keep(record, time_ms, number)
@@ -129,7 +124,7 @@ class IntervalJoinOperator(StatefulOperator):
                         take(iterable(found, "process_element"), later_ms)
                 else:
                     self._join_or_leave_out(left, right, later_ms, self._streak)
-        self._late[number].flush()
+        self._late[number].flush(behind_ms)
         self._collector.flush()
 
     def watermark_advanced(self, watermark: Watermark) -> None:

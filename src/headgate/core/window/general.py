@@ -70,6 +70,8 @@ class GeneralKeeper:
         self._tools = parts.tools
         self._answers = parts.answers
         self._late = parts.late
+        self._over_last_ms = MIN_WATERMARK_MS
+        """When the last window was over, of those that the record at hand came too late for."""
         self._copies = not parts.reuses_objects
         self._contents = open_contents(plan, parts.keyed, parts.tools)
 
@@ -106,19 +108,20 @@ class GeneralKeeper:
 
     def _take(self, record: Record, time_ms: int | None) -> None:
         stamp = MIN_WATERMARK_MS if time_ms is None else time_ms
-        taken = False
+        taken, self._over_last_ms = False, MIN_WATERMARK_MS
         for window in self._assigner.assign_windows(record, stamp, self._tools):
             # Each window gets a record of its own: its fold may keep and change it.
             mine = own(record) if taken and self._copies else record
             taken = self._put(window, mine, time_ms, stamp) or taken
-        is_late = stamp + self._lateness_ms <= self._timers.watermark_ms
-        if not taken and self._event_time and is_late:
-            self._late.take(record, stamp)
+        until_ms = stamp + self._lateness_ms
+        if not taken and self._event_time and until_ms <= self._timers.watermark_ms:
+            self._late.take(record, stamp, max(until_ms, self._over_last_ms))
 
     def _put(self, window: Window, record: Record, time_ms: int | None, stamp: int) -> bool:
         """A record into one of its windows; False: the window is late."""
         over_ms = self._over_ms(window)
         if self._event_time and over_ms <= self._timers.watermark_ms:
+            self._over_last_ms = max(self._over_last_ms, over_ms)
             return False
         self._cursor.namespace = window
         try:
@@ -235,6 +238,7 @@ class MergingKeeper(GeneralKeeper):
         window, home = self._join(window)
         over_ms = self._over_ms(window)
         if self._event_time and over_ms <= self._timers.watermark_ms:
+            self._over_last_ms = max(self._over_last_ms, over_ms)
             self._retire(window)
             return False
         self._cursor.namespace = home

@@ -33,11 +33,6 @@ class JoinedWindowOperator(Operator):
     def __init__(self, plan: WindowPlan) -> None:
         self.windows = WindowOperator(plan)
 
-    @property
-    def late_records_dropped(self) -> int:
-        """Records of both streams that came too late."""
-        return self.windows.late_records_dropped
-
     def set_up(self, output: Output) -> None:
         super().set_up(output)
         self.windows.reuses_objects = self.reuses_objects
@@ -47,6 +42,7 @@ class JoinedWindowOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self.windows.open(context)
+        self.late = self.windows.late
 
     def process(self, bundle: Bundle, number: int) -> None:
         sided = [(number, record) for record in bundle.records]

@@ -19,7 +19,7 @@ from headgate.base.elements import (
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
-from headgate.core.chain.late_records import LateRecords
+from headgate.core.chain.late_records import LateDrops, LateRecords
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
 from headgate.core.window.answers import Answers
 from headgate.core.window.general import GeneralKeeper, MergingKeeper, Parts, WindowKeeper
@@ -46,11 +46,6 @@ class WindowOperator(StatefulOperator):
         self._keeper: WindowKeeper | None = None
         self._fold = _fold_function(plan)
 
-    @property
-    def late_records_dropped(self) -> int:
-        """Records that came too late and had no side output to go to."""
-        return 0 if self._late is None else self._late.dropped
-
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         plan = self._plan
@@ -58,8 +53,8 @@ class WindowOperator(StatefulOperator):
         self._selection = KeySelection(
             plan.key_of, context.operator, keyed.backend.sweeps, context.key_type
         )
-        self._late = LateRecords(plan.late_tag, self.output)
-        context.metrics.gauge("numLateRecordsDropped", lambda: self.late_records_dropped)
+        self.late = LateDrops(context)
+        self._late = LateRecords(plan.late_tag, self.output, self.late)
         collector = Collector(self.output, not self.reuses_objects)
         self._answers = Answers(plan, collector, self.failures)
         if self.failures is not None:
@@ -152,9 +147,9 @@ class WindowOperator(StatefulOperator):
         self._keeper.fire(asked_ms, domain)
 
     def _flush(self) -> None:
-        assert self._answers is not None and self._late is not None
+        assert self._answers is not None and self._late is not None and self._keyed is not None
         self._answers.flush()
-        self._late.flush()
+        self._late.flush(self._keyed.timers.watermark_ms)
 
 
 class WatchedRecords(list[Record]):

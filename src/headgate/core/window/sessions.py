@@ -132,7 +132,7 @@ class SessionKeeper:
         ]
         if not merged:
             if end - 1 <= self._timers.watermark_ms:
-                self._late.take(record, start)
+                self._late.take(record, start, end - 1)
                 return
             session = [start, end, self._fold.begin(record)]
             self._sessions[key] = [session] if sessions is None else [*sessions, session]

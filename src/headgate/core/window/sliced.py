@@ -179,7 +179,8 @@ class SlicedKeeper:
         watermark_ms, lateness_ms = self._timers.watermark_ms, self._lateness_ms
         for record, key, time_ms in zip(records, keys, times, strict=True):
             taken = False
-            for window in slides(time_ms, self._size_ms, self._slide_ms, self._offset_ms):
+            windows = slides(time_ms, self._size_ms, self._slide_ms, self._offset_ms)
+            for window in windows:
                 last_ms = window.end - 1
                 if last_ms + lateness_ms <= watermark_ms:
                     continue
@@ -190,7 +191,8 @@ class SlicedKeeper:
                 else:
                     self._add(mine, key, window)
             if not taken and time_ms + lateness_ms <= watermark_ms:
-                self._late.take(record, time_ms)
+                last_ms = windows[0].end - 1 if windows else time_ms
+                self._late.take(record, time_ms, last_ms + lateness_ms)
 
     def _add(self, record: Record, key: Key, window: TimeWindow) -> None:
         entries = self._entries(window)
