@@ -54,6 +54,19 @@ def test_status_has_everything_on_one_screen(headgate: Headgate, page: Page) -> 
     assert len(lines) <= 24, "one screen"
 
 
+def test_status_tells_what_operators_left_out(headgate: Headgate, page: Page) -> None:
+    text = "'hours' has dropped 1,007 records that came too late, by up to 120 ms"
+    left_out = {"operator": "hours", "summary": text, "late": 1_007, "most-late-ms": 120}
+    why = {"summary": WHY, "left-out": [left_out]}
+    page.answers[""] = {**page.answers[""], "why": why}  # type: ignore[dict-item]
+    lines = [line.rstrip() for line in headgate("status").stdout.splitlines()]
+    assert lines[2] == f"left out: {text}"
+    report = json.loads(headgate("status", "--json").stdout)
+    assert report["left_out"] == [
+        {"operator": "hours", "late": 1_007, "most_late_ms": 120, "skipped": 0, "dead_letters": 0}
+    ]
+
+
 def test_status_fits_into_80_columns(
     headgate: Headgate, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:

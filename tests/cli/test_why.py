@@ -7,9 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from headgate.observe.analysis.diagnosis import Diagnosis
 from headgate.observe.analysis.explain import cannot_say, diagnose
+from headgate.observe.analysis.left_out import LeftOutRecords
 from tests.cli.kit import Done, in_process
 from tests.cli.page_kit import Page, job_with_page
 from tests.observe.kit import END, MIDDLE, SOURCE, figures, three_vertices, window_of
@@ -42,6 +44,16 @@ def page(headgate: Headgate) -> Iterator[Page]:
     with job_with_page() as page:
         page.answers["/why"] = msgspec.to_builtins(FOUND)
         yield page
+
+
+def test_what_operators_left_out_stands_below_the_paragraph(headgate: Headgate, page: Page) -> None:
+    text = "'hours' has dropped 1,007 records that came too late, by up to 120 ms"
+    left_out = LeftOutRecords(1, "hours", text, 1_007, 120)
+    page.answers["/why"] = msgspec.to_builtins(replace(FOUND, left_out=(left_out,)))
+    lines = [line.rstrip() for line in headgate("why").stdout.splitlines()]
+    assert f"Left out: {text}." in " ".join(lines)
+    report = json.loads(headgate("why", "--json").stdout)
+    assert report["left-out"][0]["most-late-ms"] == 120
 
 
 def test_people_get_a_paragraph_that_fits_and_a_line_for_each_vertex(

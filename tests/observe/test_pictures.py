@@ -63,6 +63,8 @@ def test_the_closing_line_counts_what_the_sources_made() -> None:
     assert describe_end(view(SLOW_END[:1], "finished")) == (
         "orders: finished after 12.4 s, 5,000 records"
     )
+    single = view([figures(0, made=1)], "finished")
+    assert describe_end(single).endswith(" s, 1 record")
 
 
 @given(*[st.floats(0, 1e6)] * 3)

@@ -61,6 +61,22 @@ class OperatorFigures(msgspec.Struct, frozen=True, array_like=True):
     skipped: int = 0
     """Records that have failed and were left out, as the error policy says."""
     dead_letters: int = 0
+    late: int = 0
+    """Records, or rows of columns, that came too late and were dropped."""
+    most_late_ms: int = 0
+    """How much too late the latest of them came."""
+
+    def plus(self, more: "OperatorFigures") -> "OperatorFigures":
+        """With what another subtask or attempt has counted."""
+        return OperatorFigures(
+            more.name,
+            self.records_in + more.records_in,
+            self.records_out + more.records_out,
+            self.skipped + more.skipped,
+            self.dead_letters + more.dead_letters,
+            self.late + more.late,
+            max(self.most_late_ms, more.most_late_ms),
+        )
 
 
 class AsyncFigures(msgspec.Struct, frozen=True, array_like=True):

@@ -39,6 +39,7 @@ STATES: Final = {
 }
 UNKNOWN: Final = "-"
 WHY: Final = "why: "
+LEFT_OUT: Final = "left out: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def draw_status(facts: Facts, width: int) -> RenderableType:
 
 
 def draw_head(facts: Facts) -> list[Text]:
-    """State, page, what limits the job, the last checkpoint, the latest failure."""
+    """State, page, what limits the job and what it leaves out, checkpoints, the latest failure."""
     job = facts.job
     restarts = f", restarted {job.restarts} times" if job.restarts > 1 else ""
     if job.restarts == 1:
@@ -76,6 +77,10 @@ def draw_head(facts: Facts) -> list[Text]:
     ]
     if job.why is not None and job.why.summary:
         lines.append(Text.assemble((WHY, "bold"), clean(job.why.summary)))
+    if job.why is not None:
+        lines += [
+            Text.assemble((LEFT_OUT, "yellow"), clean(each.summary)) for each in job.why.left_out
+        ]
     if facts.checkpoints is not None:
         lines.append(describe_checkpoints(facts.checkpoints, job.now))
     if job.latest_failure is not None:
@@ -182,6 +187,16 @@ def fields_of(facts: Facts) -> dict[str, object]:
         "restarts": job.restarts,
         "page": facts.page,
         "why": job.why.summary if job.why else "",
+        "left_out": [
+            {
+                "operator": each.operator,
+                "late": each.late,
+                "most_late_ms": each.most_late_ms,
+                "skipped": each.skipped,
+                "dead_letters": each.dead_letters,
+            }
+            for each in (job.why.left_out if job.why else [])
+        ],
         "checkpoint": last
         and {
             "checkpoint": last.checkpoint,

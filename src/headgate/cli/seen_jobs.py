@@ -16,11 +16,23 @@ from headgate.cli.rest_client import RestClient
 _Number = TypeVar("_Number", int, float)
 
 
-class SeenWhy(msgspec.Struct, frozen=True):
-    """Of a Diagnosis: what limits the job, in a paragraph and in a line."""
+class SeenLeftOut(msgspec.Struct, frozen=True, rename="kebab"):
+    """What an operator has dropped by design."""
+
+    operator: str = ""
+    summary: str = ""
+    late: int = 0
+    most_late_ms: int = 0
+    skipped: int = 0
+    dead_letters: int = 0
+
+
+class SeenWhy(msgspec.Struct, frozen=True, rename="kebab"):
+    """Of a Diagnosis: what limits the job, in a paragraph and in a line; and what it leaves out."""
 
     summary: str = ""
     headline: str = ""
+    left_out: list[SeenLeftOut] = []
 
 
 class SeenFailure(msgspec.Struct, frozen=True, rename="kebab"):

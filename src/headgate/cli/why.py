@@ -44,7 +44,8 @@ def why(job: str | None, seconds: float, quick: bool, as_json: bool) -> int:
     Without JOB the only one that runs. The paragraph names the vertex, and the subtask, the hot
     keys or the line of Python if it is a matter of these; what the job could do without it, and
     what would limit it then. The table has the rate of each vertex, what it could take, what it
-    would have to take to keep up with the sources, and its suggested parallelism.
+    would have to take to keep up with the sources, and its suggested parallelism. Records that
+    operators have left out by design, because they came too late or failed, are told in any case.
     """
     from headgate.cli.rest_client import RestClient
     from headgate.host.driver.job_client import find_job
@@ -65,6 +66,9 @@ def show(found: "Diagnosis") -> None:
     console = Console(highlight=False)
     width = min(console.width, WIDEST)
     console.print(textwrap.fill(clean(found.summary), width), markup=False, soft_wrap=True)
+    for left_out in found.left_out:
+        text = textwrap.fill(clean(f"Left out: {left_out.summary}."), width)
+        console.print(text, style="yellow", markup=False, soft_wrap=True)
     if found.advice:
         console.print()
         console.print(advice_table(found))

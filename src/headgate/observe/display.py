@@ -22,6 +22,7 @@ from headgate.observe.job_view import (
     JobView,
     describe_end,
     describe_job,
+    describe_left_out,
     short_number,
     title_of,
 )
@@ -271,8 +272,11 @@ def draw_job(view: JobView) -> RenderableType:
             short_number(row.in_per_s),
             draw_bar(row, row.vertex == view.blamed),
         )
-    if view.blamed >= 0 or view.waits_for:
-        table.caption = Text(view.waits_for or f"bottleneck: {view.diagnosis.headline}")
+    below = [f"bottleneck: {view.diagnosis.headline}"] if view.blamed >= 0 else []
+    below = [view.waits_for] if view.waits_for else below
+    below += describe_left_out(view)
+    if below:
+        table.caption = Text("\n".join(below))
         table.caption_style = ""
         table.caption_justify = "left"
     return table

@@ -43,14 +43,22 @@ def describe_job(view: JobView) -> list[str]:
         lines.append(f"{view.name}: {view.status}, {view.waits_for}")
     if view.blamed >= 0:
         lines.append(f"{view.name}: bottleneck: {view.diagnosis.headline}")
-    return lines
+    return [*lines, *(f"{view.name}: {text}" for text in describe_left_out(view))]
+
+
+def describe_left_out(view: JobView) -> list[str]:
+    """What its operators have dropped by design, a line for each."""
+    return [f"left out: {left_out.summary}" for left_out in view.diagnosis.left_out]
 
 
 def describe_end(view: JobView) -> str:
     """One line when the job has ended; the rows are those of its whole life."""
     source = sum(row.records_in for row in view.rows if row.is_source)
     blamed = f"; bottleneck: {view.diagnosis.headline}" if view.blamed >= 0 else ""
-    return f"{view.name}: {view.status} after {view.seconds:.1f} s, {source:,} records{blamed}"
+    left_out = "".join(f"; {text}" for text in describe_left_out(view))
+    records = f"{source:,} record{'' if source == 1 else 's'}"
+    ending = f"{view.name}: {view.status} after {view.seconds:.1f} s, {records}"
+    return ending + blamed + left_out
 
 
 def short_number(number: float) -> str:

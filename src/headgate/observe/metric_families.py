@@ -456,6 +456,19 @@ OPERATOR_FAMILIES: Final[tuple[MetricFamily[OperatorFigures], ...]] = (
         "Records that an operator has failed for and sent to its dead letters.",
         lambda operator: operator.dead_letters,
     ),
+    MetricFamily(
+        "headgate_operator_late_records_dropped_total",
+        "Records, or rows of columns, that came too late for an operator and were dropped.",
+        lambda operator: operator.late,
+        flink="numLateRecordsDropped",
+    ),
+    MetricFamily(
+        "headgate_operator_late_records_most_seconds",
+        "How much too late the latest of these came: so much more lateness or out-of-orderness "
+        "would have kept them all.",
+        lambda operator: operator.most_late_ms / 1000,
+        MAX,
+    ),
 )
 
 PART_FAMILIES: Final[tuple[MetricFamily[CheckpointPart], ...]] = (

@@ -16,6 +16,7 @@ from headgate.observe.job_view import (
     JobView,
     describe_end,
     describe_job,
+    describe_left_out,
     short_number,
     title_of,
 )
@@ -94,6 +95,7 @@ def draw_html(view: JobView) -> str:
         lines.append(f"<div>{escape(view.waits_for)}</div>")
     if view.blamed >= 0 and not view.has_ended:
         lines.append(f"<div>bottleneck: {escape(view.diagnosis.headline)}</div>")
+    lines += [f"<div>{escape(text)}</div>" for text in describe_left_out(view)]
     if view.has_ended:
         lines.append(f"<div>{escape(describe_end(view))}</div>")
     return "\n".join([*lines, "</div>"])

@@ -13,6 +13,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout  # another one before Python 3.11
 from typing import Final, Protocol
 
+from msgspec.structs import replace
+
 from headgate.api.job import JobStatus
 from headgate.base.errors import InspectionFailed
 from headgate.base.figures import TaskManagerFigures
@@ -27,6 +29,7 @@ from headgate.base.inspections import (
 from headgate.base.messages import TaskFigures, TaskState
 from headgate.observe.analysis.diagnosis import Diagnosis
 from headgate.observe.analysis.explain import cannot_say, diagnose, has_ended
+from headgate.observe.analysis.left_out import left_out_of
 from headgate.observe.analysis.probes import Probes
 from headgate.observe.analysis.rules import Cause, Verdict, find
 from headgate.observe.analysis.windows import (
@@ -160,7 +163,9 @@ class JobObserver:
         """From counters alone; computed once for each look, or less often for very many tasks."""
         with self._lock:
             if self._quick is None:
-                self._quick, self._quick_ms = self._diagnosed(), self._last_ms
+                left_out = left_out_of(self._figures)
+                self._quick = replace(self._diagnosed(), left_out=left_out)
+                self._quick_ms = self._last_ms
             return self._quick
 
     def diagnose(self, ask: bool = True, seconds: float = PROBE_S) -> Diagnosis:
@@ -178,7 +183,8 @@ class JobObserver:
         verdict = find(window)
         probes = self._probe(verdict, seconds)
         complete = probes is not None
-        return diagnose(window, probes or Probes(), complete=complete)
+        found = diagnose(window, probes or Probes(), complete=complete)
+        return replace(found, left_out=quick.left_out)
 
     def _probe(self, verdict: Verdict, seconds: float) -> Probes | None:
         """Look at the task that limits the job; None: nobody answered."""

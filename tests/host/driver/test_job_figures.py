@@ -43,7 +43,7 @@ def test_parts_of_a_task_are_added_place_by_place() -> None:
             0,
             TaskState.RUNNING,
             outputs=(OutputFigures(count, count, count, queued, queued, 8, queued),),
-            operators=(OperatorFigures("map", count, count, count, count),),
+            operators=(OperatorFigures("map", count, count, count, count, count, 9 - queued),),
             async_calls=(AsyncFigures("ask", 10, queued, count),),
             latency=LatencyFigures((count, 0), count),
             gates=(GateFigures(2, queued),),
@@ -62,6 +62,10 @@ def test_parts_of_a_task_are_added_place_by_place() -> None:
     assert (begun.operators, begun.latency) == (waiting.operators, waiting.latency)
     job.measured([report(2, 1)])
     assert job.latest(job.reported(["a"])) == [report(7, 1)]
+    job.attempt_ended()
+    job.measured([report(1, 5)])
+    (last,) = job.latest(job.reported(["a"]))
+    assert last.operators == (OperatorFigures("map", 8, 8, 8, 8, 8, 8),), "the latest is the most"
 
 
 def test_a_gauge_is_that_of_the_present() -> None:

@@ -136,6 +136,10 @@ class ScriptedJob:
     lines: list[LogLine] = field(default_factory=list)
     silent: bool = False
     """Its tasks have not reported yet."""
+    uneven: float = 0.0
+    """So much less of the time the second subtasks of busy vertices are busy."""
+    late: int = 0
+    """Records that each task has dropped."""
     immortal: bool = False
     """Cancelling it is noted, and has no effect."""
 
@@ -184,6 +188,8 @@ class ScriptedJob:
         wave = 1 + 0.1 * math.cos(turn)  # of the rate; the count is its integral
         records = int(load.records_per_s * (ran_s + 0.7 * math.sin(turn) + 1) / vertex.parallelism)
         ran_ms = ran_s * 1000
+        if load.busy > 0.5 and subtask:
+            load = replace(load, busy=load.busy - self.uneven)
         held_up_ms = load.backpressured * ran_ms
         gates, outputs = self.graph.inputs_of(vertex.id), self.graph.outputs_of(vertex.id)
         return TaskFigures(
@@ -227,7 +233,13 @@ class ScriptedJob:
                 for _ in outputs
             ),
             operators=tuple(
-                OperatorFigures(operator.name, records, records if outputs else 0)
+                OperatorFigures(
+                    operator.name,
+                    records,
+                    records if outputs else 0,
+                    late=self.late,
+                    most_late_ms=120,
+                )
                 for operator in vertex.chain.operators
             ),
             async_calls=(AsyncFigures("enrich", 100, 97, 12_000.0),) if vertex.id == 2 else (),

@@ -186,7 +186,13 @@ def _figures(deployed: AssembledTask[Thread]) -> TaskFigures:
 
 def _operator_figures(seen: OperatorStatistics) -> OperatorFigures:
     return OperatorFigures(
-        seen.name, seen.records_in, seen.records_out, seen.skipped, seen.dead_letters
+        seen.name,
+        seen.records_in,
+        seen.records_out,
+        seen.skipped,
+        seen.dead_letters,
+        seen.late,
+        seen.most_late_ms,
     )
 
 

@@ -10,7 +10,7 @@ import operator
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
@@ -56,7 +56,6 @@ COUNTS: Final = (
     "commit_ms",
     "records_made",
 )
-OPERATOR_COUNTS: Final = tuple(name for name in OperatorFigures.__struct_fields__ if name != "name")
 BATCH_COUNTS: Final = tuple(
     name for name in BatchFigures.__struct_fields__ if name not in ("operator", "in_flight")
 )
@@ -267,10 +266,10 @@ def added_figures(before: TaskFigures | None, now: TaskFigures) -> TaskFigures:
         now,
         **counts,
         user=_added_users(before.user, now.user),
-        outputs=_added_parts(before.outputs, now.outputs, ("records", "bytes", "buffers")),
-        operators=_added_parts(before.operators, now.operators, OPERATOR_COUNTS),
-        async_calls=_added_parts(before.async_calls, now.async_calls, ("full_ms",)),
-        batch_calls=_added_parts(before.batch_calls, now.batch_calls, BATCH_COUNTS),
+        outputs=_added_parts(before.outputs, now.outputs, _summed("records", "bytes", "buffers")),
+        operators=_added_parts(before.operators, now.operators, OperatorFigures.plus),
+        async_calls=_added_parts(before.async_calls, now.async_calls, _summed("full_ms")),
+        batch_calls=_added_parts(before.batch_calls, now.batch_calls, _summed(*BATCH_COUNTS)),
         latency=_added_latency(before.latency, now.latency),
     )
 
@@ -296,14 +295,21 @@ def _waiting(before: TaskFigures) -> TaskFigures:
     )
 
 
+def _summed(*counts: str) -> Callable[[_Part, _Part], _Part]:
+    """Adds these fields of two parts; all else is that of the second."""
+
+    def add(old: _Part, new: _Part) -> _Part:
+        sums = {name: getattr(old, name) + getattr(new, name) for name in counts}
+        return structs.replace(new, **sums)
+
+    return add
+
+
 def _added_parts(
-    before: tuple[_Part, ...], now: tuple[_Part, ...], counts: Sequence[str]
+    before: tuple[_Part, ...], now: tuple[_Part, ...], add: Callable[[_Part, _Part], _Part]
 ) -> tuple[_Part, ...]:
     """Parts of a task are those of the same place; one that has not reported keeps its counts."""
-    added = [
-        structs.replace(new, **{name: getattr(old, name) + getattr(new, name) for name in counts})
-        for old, new in zip(before, now, strict=False)
-    ]
+    added = list(map(add, before, now))
     return (*added, *now[len(added) :], *before[len(added) :])
 
 

@@ -1,10 +1,13 @@
 """The answer to "is the job keeping up, and if not, why?", as it travels to pages and commands.
 
-Law: ``summary`` says everything that the other fields say, for people; the fields say it again for
-programs. Rates are records a second, shares are parts of one; field names have dashes in JSON.
+Law: ``summary`` says everything that the other fields say about the limit, for people; the fields
+say it again for programs. What operators have left out stands apart, in ``left_out``. Rates are
+records a second, shares are parts of one; field names have dashes in JSON.
 """
 
 import msgspec
+
+from headgate.observe.analysis.left_out import LeftOutRecords
 
 
 class VertexAdvice(msgspec.Struct, frozen=True, rename="kebab"):
@@ -59,3 +62,5 @@ class Diagnosis(msgspec.Struct, frozen=True, rename="kebab"):
     """Of all sources, if every suggestion were applied; -1: unknown."""
     headline: str = ""
     """The summary in one line."""
+    left_out: tuple[LeftOutRecords, ...] = ()
+    """What operators have dropped by design since the job began, whatever limits it."""

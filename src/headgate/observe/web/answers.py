@@ -142,6 +142,9 @@ class OperatorDetails(Answer, frozen=True):
     records_out: int
     records_skipped: int = 0
     dead_letters: int = 0
+    late_records_dropped: int = 0
+    most_late_ms: int = 0
+    """How much too late the latest of them came."""
 
 
 class VertexDetails(Answer, frozen=True):

@@ -7,11 +7,13 @@ has figures. Law: a task that has not reported yet counts as created.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from statistics import median
 from typing import Final
 
 from headgate.api.job import JobStatus
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
+from headgate.base.figures import OperatorFigures
 from headgate.base.messages import TaskFigures, TaskState
 from headgate.observe.analysis.diagnosis import Diagnosis
 from headgate.observe.analysis.windows import JobWindow, TaskCounters, VertexWindow
@@ -168,13 +170,16 @@ def operators_of(vertex: JobVertex, tasks: Sequence[TaskFigures]) -> list[Operat
     found = []
     for place, operator in enumerate(vertex.chain.operators):
         figures = [task.operators[place] for task in tasks if place < len(task.operators)]
+        sums = reduce(OperatorFigures.plus, figures, OperatorFigures(operator.name))
         found.append(
             OperatorDetails(
                 operator.name,
-                sum(each.records_in for each in figures),
-                sum(each.records_out for each in figures),
-                sum(each.skipped for each in figures),
-                sum(each.dead_letters for each in figures),
+                sums.records_in,
+                sums.records_out,
+                sums.skipped,
+                sums.dead_letters,
+                sums.late,
+                sums.most_late_ms,
             )
         )
     return found

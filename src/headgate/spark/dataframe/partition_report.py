@@ -78,7 +78,13 @@ class PartitionFigures:
         """Those of its operators, and its times in seconds: busy, held up and idle."""
         operators = [
             OperatorFigures(
-                each.name, each.records_in, each.records_out, each.skipped, each.dead_letters
+                each.name,
+                each.records_in,
+                each.records_out,
+                each.skipped,
+                each.dead_letters,
+                each.late,
+                each.most_late_ms,
             )
             for each in self.statistics()
         ]
@@ -261,16 +267,7 @@ def _added(
     operators = more[0]
     if sums[0]:
         pairs = zip(sums[0], more[0], strict=False)  # a partition that could not begin has none
-        operators = [
-            OperatorFigures(
-                new.name,
-                old.records_in + new.records_in,
-                old.records_out + new.records_out,
-                old.skipped + new.skipped,
-                old.dead_letters + new.dead_letters,
-            )
-            for old, new in pairs
-        ] or sums[0]
+        operators = [old.plus(new) for old, new in pairs] or sums[0]
     return operators, sums[1] + more[1], sums[2] + more[2], sums[3] + more[3]
 
 

@@ -12,7 +12,7 @@
  *   id: string, name: string, parallelism: number, "max-parallelism": number,
  *   "slot-sharing-group": string, status: string, "is-source": boolean,
  *   operators: {name: string, "records-in": number, "records-out": number,
- *     "records-skipped": number, "dead-letters": number}[],
+ *     "records-skipped": number, "dead-letters": number, "late-records-dropped": number}[],
  *   tasks: Record<string, number>, column: number, row: number, metrics: Totals, rates: Rates,
  *   busy: number, backpressured: number, idle: number, "soft-backpressured": number,
  *   "hard-backpressured": number, "max-busy": number, "max-backpressured": number, cpu: number,
@@ -37,6 +37,8 @@
  *   cause: string, summary: string, vertex: number, subtask: number, keys: [string, number][],
  *   line: string, evidence: string[], rate: number, "possible-rate": number,
  *   "next-vertex": number, advice: Advice[], "window-s": number, complete: boolean,
+ *   "left-out": {vertex: number, operator: string, summary: string, late: number,
+ *     "most-late-ms": number, skipped: number, "dead-letters": number}[],
  * }} Diagnosis
  *
  * @typedef {{

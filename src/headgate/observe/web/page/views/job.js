@@ -49,6 +49,7 @@ export class JobView {
     this.badge = makeBadge();
     this.notice = h("div", { class: "notice", hidden: true });
     this.facts = new Facts();
+    this.leftOut = h("ul", { class: "left-out", "aria-label": "Records left out", hidden: true });
     this.why = new WhyPanel(this.context);
     this.tabs = makeTabs(this.id);
     this.outlet = h("div", { class: "outlet" });
@@ -63,6 +64,7 @@ export class JobView {
       h("div", { class: "job-head" }, this.name, this.badge, makeActions(this.context)),
       this.notice,
       this.facts.element,
+      this.leftOut,
       this.why.element,
       this.tabs,
       this.outlet,
@@ -125,12 +127,25 @@ export class JobView {
     fillBadge(this.badge, job.state);
     this.facts.update(job);
     this.why.update(job);
+    this.#tellLeftOut(job);
     this.#notify(job);
     if (this.state === job.state) return;
     crumb(job.name, job.jid);
     const before = this.state;
     this.state = job.state;
     if (before) announce(`${job.name} is now ${job.state.toLowerCase()}.`);
+  }
+
+  /** What operators drop by design: no error tells of it. @param {Job} job */
+  #tellLeftOut(job) {
+    const found = job.why?.["left-out"] ?? [];
+    this.leftOut.hidden = !found.length;
+    if (this.leftOut.childElementCount !== found.length) {
+      replace(this.leftOut, ...found.map(() => h("li")));
+    }
+    found.forEach(({ summary }, index) =>
+      setText(this.leftOut.children[index], `Left out: ${summary}.`),
+    );
   }
 
   /** What the reader must know before the figures: how it ended, or why it restarts. @param {Job} job */

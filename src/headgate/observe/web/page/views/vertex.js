@@ -176,12 +176,14 @@ export function makeSubtaskField({ job, vertex, subtask }, onChanged) {
 }
 
 /**
- * What an operator has failed for and not passed on; nothing if there was nothing.
- * @param {{"records-skipped"?: number, "dead-letters"?: number}} counts
+ * What an operator has not passed on, because it failed or came too late; nothing if there was none.
+ * @param {{"records-skipped"?: number, "dead-letters"?: number, "late-records-dropped"?: number}} counts
  */
 function leftOut(counts) {
   const { "records-skipped": skipped = 0, "dead-letters": letters = 0 } = counts;
+  const late = counts["late-records-dropped"] ?? 0;
   return (
+    (late ? `, ${exact(late)} too late` : "") +
     (skipped ? `, ${exact(skipped)} skipped` : "") +
     (letters ? `, ${exact(letters)} dead letters` : "")
   );
