@@ -91,7 +91,14 @@ def test_raw_bytes_are_bytes_whatever_the_reader_has(raw: Any) -> None:
     assert bench.letters[0].raw == b"ab" and bench.letters[0].cut == ""
 
 
-def test_a_writer_names_a_record_instead_of_bytes() -> None:
+@pytest.mark.parametrize("record", [{"a": 1}, "ab", b"ab", b"a" * (MOST_RAW_BYTES + 1)])
+def test_a_writer_names_a_record_which_is_never_cut(record: Any) -> None:
+    bench = Bench()
+    bench.streak.unfit(record, ValueError("no"))
+    assert bench.letters[0][:2] == (record, None) and bench.letters[0].cut == ""
+
+
+def test_a_reader_may_name_an_object_instead_of_bytes() -> None:
     bench = Bench()
     bench.streak.malformed({"a": 1}, ValueError("no"))
     assert (bench.letters[0].record, bench.letters[0].raw) == ({"a": 1}, None)
@@ -141,6 +148,8 @@ def test_errors_of_the_runtime_are_never_left_out(error: Exception) -> None:
         bench.streak.failed(error, "x")
     with pytest.raises(type(error)):
         bench.streak.malformed(b"x", error)
+    with pytest.raises(type(error)):
+        bench.streak.unfit("x", error)
     assert bench.failures.skipped == 0 and not bench.lines
 
 

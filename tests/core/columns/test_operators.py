@@ -434,7 +434,7 @@ def test_a_policy_leaves_out_the_records_that_fit_no_batch() -> None:
     operator.finish()
     batches = [each for each in output.log if isinstance(each, pa.RecordBatch)]
     assert [each["n"].to_pylist() for each in batches] == [[1, 3]]
-    assert len(letters(output)) == 2
+    assert [(each.record, each.raw) for each in letters(output)] == [("two", None), ("four", None)]
 
 
 def test_batches_that_cannot_be_folded_are_left_to_the_policy_of_the_aggregate() -> None:

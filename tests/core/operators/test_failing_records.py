@@ -484,6 +484,25 @@ def test_a_writer_names_the_record_that_it_cannot_write() -> None:
     assert sink.written == [1, 3] and run.rejected == [2]
 
 
+@pytest.mark.parametrize("record", ["x" * 100_000, b"x" * 100_000, bytearray(b"x"), ""])
+def test_a_record_of_text_or_bytes_that_cannot_be_written_is_whole_in_its_letter(
+    record: Any,
+) -> None:
+    class Refusing(Sink):
+        def create_writer(self, context: Any) -> SinkWriter:
+            class Writer(SinkWriter):
+                def write(self, records: list[Any]) -> None:
+                    for each in records:
+                        context.malformed(each, ValueError("no"))
+
+            return Writer()
+
+    run = TolerantRun(SinkOperator(Refusing()))
+    run.process(record)
+    (letter,) = run.letters
+    assert (letter.record, letter.raw, letter.cut) == (record, None, "")
+
+
 def test_a_batch_that_fails_without_a_culprit_fails_the_job_with_a_sentence() -> None:
     with pytest.raises(ConnectorError, match=r"Writer has failed to write 2 records \(OSError"):
         TolerantRun(SinkOperator(OddSink())).process(1, 0)

@@ -57,12 +57,17 @@ class RecordFailures:
         return FailureStreak(self, self._most_in_a_row)
 
     def malformed(self, raw: object, error: Exception) -> None:
-        """See ``ConnectorContext``; how many fail in a row is the business of the operator."""
+        """A source names what is no record; see ``ConnectorContext``."""
+        if not isinstance(raw, bytes | bytearray | memoryview | str):
+            self.unfit(raw, error)
+            return
         _raise_if_fatal(error, isinstance(error, ConnectorError | RecordUnfit))
-        if isinstance(raw, bytes | bytearray | memoryview | str):
-            self._leave_out(error, None, raw, None)
-        else:
-            self._leave_out(error, raw, None, None)
+        self._leave_out(error, None, raw, None)
+
+    def unfit(self, record: Record, error: Exception) -> None:
+        """A record, of whatever type, has no form where it is to be written or packed."""
+        _raise_if_fatal(error, isinstance(error, ConnectorError | RecordUnfit))
+        self._leave_out(error, record, None, None)
 
     def check(self, error: Exception) -> None:
         """Raise an error that must not be passed over, before its record is left out."""
@@ -152,8 +157,13 @@ class FailureStreak:
         self._count(error)
 
     def malformed(self, raw: object, error: Exception) -> None:
-        """The same of a source or sink that names what it cannot read or write."""
+        """A source cannot read this; see ``failed``."""
         self._failures.malformed(raw, error)
+        self._count(error)
+
+    def unfit(self, record: Record, error: Exception) -> None:
+        """A record cannot be written or packed; see ``failed``."""
+        self._failures.unfit(record, error)
         self._count(error)
 
     def failed_at(self, error: Exception, bundle: Bundle, place: int) -> None:

@@ -196,7 +196,7 @@ class BatchesOperator(HoldingOperator):
             try:
                 self._batch([record])
             except RecordUnfit as error:
-                streak.malformed(record, error)
+                streak.unfit(record, error)
             else:
                 streak.passed()
                 found.append(record)

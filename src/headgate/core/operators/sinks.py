@@ -127,7 +127,7 @@ class RejectedRecords:
 
     def _take(self, record: object, error: Exception) -> None:
         assert self._streak is not None
-        self._streak.malformed(record, error)
+        self._streak.unfit(record, error)
         self._count += 1
 
 
