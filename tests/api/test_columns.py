@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pandas
@@ -454,6 +455,17 @@ def test_from_arrow_takes_tables(table: Any) -> None:
 def test_to_arrow_wants_a_size() -> None:
     with pytest.raises(PlanInvalid, match="rows=0; give a whole number above 0"):
         environment().from_collection([1]).to_arrow(SCHEMA, 0)
+
+
+@pytest.mark.parametrize("value", [Decimal(7), Decimal(7 * 10**30)])
+def test_decimals_without_a_declared_schema_stay_decimals(value: Decimal) -> None:
+    batch = pa.record_batch({"word": ["a"], "price": pa.array([value], pa.decimal128(38, 0))})
+    stream = environment().from_collection([batch, batch]).columns()
+    assert stream.schema is None
+    aggregates: dict[str, Any] = {kind: ("price", kind) for kind in ("sum", "min", "max")}
+    *_, last = collected(stream.key_by("word").aggregate(**aggregates))
+    assert last == ("a", 2 * value, value, value)
+    assert [type(found) for found in last[1:]] == [Decimal] * 3
 
 
 @pytest.mark.parametrize("case", ["alone", "read twice", "shipped", "other policy", "has times"])

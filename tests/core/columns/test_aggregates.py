@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -221,6 +222,75 @@ def test_sums_of_whole_numbers_do_not_wrap_around(
         ]
         expected = {"a": [sum(values), pytest.approx(sum(values) / len(values))]}
         assert results_of(batches, fold, *both) == expected
+
+
+@pytest.mark.parametrize("fold", [False, True])
+@pytest.mark.parametrize(
+    ("values", "total", "kind"),
+    [
+        (["1", "2", "4"], "7", pa.decimal128(38, 0)),
+        (["1", "2", "4"], "7", pa.decimal128(9, 0)),
+        (["1" * 38, "1", "-2"], "1" * 37 + "0", pa.decimal128(38, 0)),
+        (
+            ["1" * 30 + ".01", "0.02", "1e27"],
+            "1" * 2 + "2" + "1" * 27 + ".03",
+            pa.decimal128(38, 2),
+        ),
+        (["6e37", "6e37", "-9e37"], "3e37", pa.decimal128(38, 0)),
+        (["5e60", "1", "-7"], "4" + "9" * 59 + "4", pa.decimal256(76, 0)),
+    ],
+)
+def test_aggregates_of_decimals_are_decimals_and_exact(
+    values: list[str], total: str, kind: pa.DataType, fold: bool
+) -> None:
+    numbers = [Decimal(value) for value in values]
+    aggregates = [
+        ColumnAggregate("s", "sum", "n"),
+        ColumnAggregate("lo", "min", "n"),
+        ColumnAggregate("hi", "max", "n"),
+    ]
+    for size in (1, len(values)):
+        batches = [
+            pa.record_batch({"k": ["a"] * len(part), "n": pa.array(part, kind)})
+            for part in (numbers[at : at + size] for at in range(0, len(numbers), size))
+        ]
+        found = results_of(batches, fold, *aggregates)["a"]
+        assert found == [Decimal(total), min(numbers), max(numbers)]
+        assert set(map(type, found)) == {Decimal}
+        aggregation = PartialAggregation(("k",), tuple(aggregates))
+        types = PartialRecords(aggregation).types(aggregation.partial(batches[0]).schema)
+        widest = pa.decimal256(76, 0) if kind.bit_width == 256 else pa.decimal128(38, kind.scale)
+        assert types == [pa.string(), widest, kind, kind]
+        schema = batches[0].schema
+        assert [result_type(each, schema) for each in aggregates] == [widest, kind, kind]
+        for value, declared in zip(found, types[1:], strict=True):
+            assert from_python([value], declared).to_pylist() == [value]
+
+
+def test_sums_of_decimals_that_no_type_holds_are_refused() -> None:
+    batch = pa.record_batch(
+        {"k": ["a"] * 2, "n": pa.array([Decimal("9e37")] * 2, pa.decimal128(38, 0))}
+    )
+    sums = PartialAggregation(("k",), (ColumnAggregate("s", "sum", "n"),))
+    with pytest.raises(BatchUnfit, match=r"sum of 'n' \(decimal128\(38, 0\)\); pyarrow says"):
+        sums.partial(batch)
+
+
+def test_least_and_greatest_keep_their_type_beside_a_sum_that_needs_a_wider_one() -> None:
+    batch = pa.record_batch({"k": ["a"] * 2, "n": [2**62, 2**62]})
+    both = (ColumnAggregate("s", "sum", "n"), ColumnAggregate("lo", "min", "n"))
+    aggregation = PartialAggregation(("k",), both)
+    partial = aggregation.partial(batch)
+    records = PartialRecords(aggregation)
+    assert records.types(partial.schema) == [pa.string(), None, pa.int64()]
+    assert records.results(records.records(partial)) == ([["a"]], [[2**63], [2**62]])
+
+
+def test_a_decimal_key_stays_a_decimal() -> None:
+    batch = pa.record_batch({"k": pa.array([Decimal(5)], pa.decimal128(38, 0))})
+    aggregation = PartialAggregation(("k",), (ColumnAggregate("n", "count"),))
+    ((key, count),) = PartialRecords(aggregation).records(aggregation.partial(batch))
+    assert (type(key), key, count) == (Decimal, 5, 1)
 
 
 @pytest.mark.parametrize("fold", [False, True])

@@ -8,6 +8,7 @@ aggregate of nothing but nulls is null. Only floating point sums may differ, in 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from decimal import Context, Decimal
 from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -89,31 +90,21 @@ class PartialAggregation:
         """One row for each key (and slice) of the batch; raises BatchUnfit."""
         keys = [key_column(batch, name) for name in self.keys]
         columns = dict(zip(self.key_names, keys, strict=True))
-        values: dict[str, str] = {}
-        wanted: list[tuple[Record, str]] = []
-        for name, kind in self.parts:
-            if name is not None and name not in values:
-                values[name] = f"value{len(values)}"
-                columns[values[name]] = column_of(batch, name)
-            if kind == "sum" and name is not None:
-                columns[values[name]] = _summable(columns[values[name]])
-            wanted.append(([], kind) if name is None else (values[name], kind))
+        wanted: list[Wanted] = []
+        for at, (name, kind) in enumerate(self.parts):
+            if name is not None:
+                columns[str(at)] = column_of(batch, name)
+            wanted.append((str(at), [] if name is None else str(at), kind))
         groups = [*self.key_names, *self._add_slices(batch, keys, columns, wanted)]
-        if self._counted:
-            wanted.append((self.key_names[0], "count"))
+        wanted += [(name, self.key_names[0], "count") for name in self._counted]
         try:
-            grouped = pa.table(columns).group_by(groups, use_threads=False).aggregate(wanted)
+            found = _aggregated(pa.table(columns), groups, wanted)
         except pa.ArrowException as error:
             raise self._refusal(batch, error) from None
-        names = [*self.key_names, *self.times, *map(str, range(len(self.parts))), *self._counted]
-        found = [grouped.column(name) for name in self.key_names]
-        if self.times == ("start",):
-            found.append(grouped.column("start"))
         parts, times = len(self.parts), len(wanted) - len(self._counted)
-        in_order = (*wanted[parts:times], *wanted[:parts], *wanted[times:])
-        found += [grouped.column(_result_name(*each)) for each in in_order]
-        arrays = [column.combine_chunks() for column in found]
-        return pa.RecordBatch.from_arrays(arrays, names=names)
+        width = len(self.key_names) + (self.times == ("start",))
+        own, rest = found[:width], found[len(groups) :]
+        return _batch([*own, *rest[parts:times], *rest[:parts], *rest[times:]])
 
     def folded(self, partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """Partial batches as one; those of sessions, which may touch each other, stay as they are.
@@ -123,20 +114,17 @@ class PartialAggregation:
         if self.times == ("first", "last"):
             return partials
         groups = [*self.key_names, *self.times]
-        wanted = [(str(at), _FOLDS.get(kind, "sum")) for at, (_, kind) in enumerate(self.parts)]
-        wanted += [(name, "sum") for name in self._counted]
+        kinds = [
+            *(_FOLDS.get(kind, "sum") for _, kind in self.parts),
+            *("sum" for _ in self._counted),
+        ]
         try:
             table = pa.Table.from_batches(partials)
-            for at, kind in wanted:
-                if kind == "sum":
-                    place = table.column_names.index(at)
-                    table = table.set_column(place, at, _summable(table.column(at)))
-            grouped = table.group_by(groups, use_threads=False).aggregate(wanted)
+            names = table.column_names[len(groups) :]
+            wanted = list(zip(names, names, kinds, strict=True))
+            return [_batch(_aggregated(table, groups, wanted))]
         except pa.ArrowException:
             return partials
-        names = [*groups, *(f"{at}_{kind}" for at, kind in wanted)]
-        arrays = [grouped.column(name).combine_chunks() for name in names]
-        return [pa.RecordBatch.from_arrays(arrays, names=table.column_names)]
 
     def numbered(self, batch: pa.RecordBatch, partial: pa.RecordBatch) -> tuple[Numbers, Numbers]:
         """A number for each row of a batch and for each of its partial rows: the same if it is in.
@@ -167,7 +155,7 @@ class PartialAggregation:
         batch: pa.RecordBatch,
         keys: list[pa.Array],
         columns: dict[str, Record],
-        wanted: Record,
+        wanted: "list[Wanted]",
     ) -> list[str]:
         """Columns to group by besides the keys; adds what they need."""
         slices = self.slices
@@ -180,7 +168,7 @@ class PartialAggregation:
         codes, _ = encode(keys)
         columns["session"] = pa.array(session_numbers(codes, times, slices.gap_ms))
         columns["time"] = pa.array(times)
-        wanted += [("time", "min"), ("time", "max")]
+        wanted += [("first", "time", "min"), ("last", "time", "max")]
         return ["session"]
 
     def _refusal(self, batch: pa.RecordBatch, error: Exception) -> BatchUnfit:
@@ -193,23 +181,66 @@ class PartialAggregation:
         return BatchUnfit(f"its aggregates cannot be computed: {kinds}; pyarrow says: {problem}")
 
 
-def _summable(column: pa.Array) -> pa.Array:
+Wanted: TypeAlias = tuple[str, Record, str]
+"""The name of a part, the column that it is computed from (none: the rows), and how."""
+
+_WIDE: Final = " wide"
+"""Ends the name of a part with sums of whole numbers that 64 bits do not hold: decimals that stand
+for ints. A decimal that the user has keeps its type.
+"""
+
+
+def _aggregated(
+    table: pa.Table, groups: list[str], wanted: list[Wanted]
+) -> list[tuple[str, pa.ChunkedArray]]:
+    """Columns with their names: those of the groups, then what is wanted of each.
+
+    Sums do not wrap around. Raises pa.ArrowException, also for a sum that its type cannot hold.
+    """
+    columns, names = dict(zip(table.column_names, table.columns, strict=True)), {}
+    asked: list[tuple[Record, str]] = []
+    for name, column, kind in wanted:
+        names[name] = name
+        if kind == "sum":  # others may want the column as it is
+            columns[f"sum {column}"] = wider = _summable(columns[column])
+            is_wide = pa.types.is_integer(columns[column].type) and wider is not columns[column]
+            names[name] = f"{name}{_WIDE}" if is_wide else name
+            column = f"sum {column}"
+        asked.append((column, kind))
+    grouped = pa.table(columns).group_by(groups, use_threads=False).aggregate(asked)
+    found = [(name, grouped.column(name)) for name in groups]
+    for (name, column, kind), (at, _) in zip(wanted, asked, strict=True):
+        values = grouped.column(f"{at}_{kind}" if at else kind)
+        if kind == "sum" and pa.types.is_decimal(columns[column].type):
+            values = values.cast(_sum_type(columns[column].type))
+        found.append((names[name], values))
+    return found
+
+
+def _batch(columns: list[tuple[str, pa.ChunkedArray]]) -> pa.RecordBatch:
+    names, values = zip(*columns, strict=True)
+    return pa.RecordBatch.from_arrays([each.combine_chunks() for each in values], names=names)
+
+
+def _summable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column whose sum does not wrap around: wider, if it might need to be."""
     kind = column.type
-    if not pa.types.is_integer(kind) or not len(column):
+    is_decimal = pa.types.is_decimal(kind) and not pa.types.is_decimal256(kind)
+    if not (is_decimal or pa.types.is_integer(kind)) or not len(column):
         return column
     bounds = compute.min_max(column)
-    values = [abs(bound.as_py() or 0) for bound in bounds.values()]
+    most = max(abs(bound.as_py() or 0) for bound in bounds.values()) * len(column)
+    if is_decimal:
+        fits = most < 10 ** (38 - kind.scale)
+        return column if fits else column.cast(pa.decimal256(76, kind.scale))
     bits = 64 if pa.types.is_unsigned_integer(kind) else 63
-    return column.cast(WIDE) if max(values) * len(column) >= 1 << bits else column
+    return column if most < 1 << bits else column.cast(pa.decimal128(38, 0))
 
 
-WIDE: Final = pa.decimal128(38, 0)
-"""For sums of whole numbers that 64 bits may not hold."""
-
-
-def _result_name(column: Record, kind: str) -> str:
-    return kind if not column else f"{column}_{kind}"
+def _sum_type(kind: pa.DataType) -> pa.DataType:
+    """Of a sum of decimals."""
+    is_wide = pa.types.is_decimal256(kind)
+    return pa.decimal256(76, kind.scale) if is_wide else pa.decimal128(38, kind.scale)
 
 
 class PartialRecords:
@@ -229,7 +260,10 @@ class PartialRecords:
     def records(self, batch: pa.RecordBatch) -> list[Record]:
         """A partial batch as records."""
         count = batch.num_columns - len(self._aggregation._counted)
-        columns = [_to_python(column) for column in batch.columns[:count]]
+        columns = [
+            _to_python(column, name.endswith(_WIDE))
+            for name, column in zip(batch.schema.names[:count], batch.columns[:count], strict=True)
+        ]
         width = len(self._aggregation.keys)
         keys = columns[0] if width == 1 else list(zip(*columns[:width], strict=True))
         return list(zip(keys, *columns[width:], strict=True))
@@ -257,10 +291,11 @@ class PartialRecords:
         first = width + len(self._aggregation.times)
         found: list[pa.DataType | None] = [schema.field(at).type for at in range(width)]
         for each in self._aggregation.aggregates:
-            kind = schema.field(first + places[each.parts[0]]).type
+            part = schema.field(first + places[each.parts[0]])
             if each.kind in ("count", "mean"):
-                kind = result_type(each, None)
-            found.append(None if kind == WIDE else kind)
+                found.append(result_type(each, None))
+            else:
+                found.append(None if part.name.endswith(_WIDE) else part.type)
         return found
 
     def key_of(self, record: Record) -> Record:
@@ -304,7 +339,11 @@ def _first(left: Record, right: Record) -> Record:
 def _add(left: Record, right: Record) -> Record:
     if left is None or right is None:
         return right if left is None else left
-    return left + right
+    return _EXACT.add(left, right) if type(left) is type(right) is Decimal else left + right
+
+
+_EXACT: Final = Context(prec=2 * 76)
+"""Python's own would round to 28 digits."""
 
 
 def _least(left: Record, right: Record) -> Record:
@@ -319,11 +358,11 @@ def _greatest(left: Record, right: Record) -> Record:
     return left if right is None or not right > left else right
 
 
-def _to_python(column: pa.Array) -> list[Record]:
+def _to_python(column: pa.Array, as_int: bool) -> list[Record]:
     """Values that Python compares and adds as pyarrow does."""
     if pa.types.is_timestamp(column.type):  # of datetimes Python compares the clocks on the wall
         return list(column.cast(pa.int64()).to_pylist())
-    if column.type == WIDE:
+    if as_int:
         return [None if value is None else int(value) for value in column.to_pylist()]
     return list(column.to_pylist())
 
@@ -363,7 +402,7 @@ def result_type(each: ColumnAggregate, schema: pa.Schema | None) -> pa.DataType 
     if each.kind != "sum":
         return kind
     if pa.types.is_decimal(kind):
-        return pa.decimal128(38, kind.scale)
+        return _sum_type(kind)
     if pa.types.is_floating(kind):
         return pa.float64()
     if pa.types.is_unsigned_integer(kind) or pa.types.is_boolean(kind):
