@@ -31,6 +31,47 @@ def test_transform_makes_a_lazy_dataframe_of_a_pipeline(local_runtime: OneTaskRu
     assert local_runtime.programs == [], "nothing runs before an action"
 
 
+def summed(stream: DataStream) -> DataStream:
+    return stream.key_by(lambda n: n).sum()
+
+
+def is_batch(function: Any, mode: str | None = None) -> bool:
+    given = Configuration()
+    if mode is not None:
+        given.set_string("execution.runtime-mode", mode)
+    program: Any = headgate.transform([1], function, "n long", configuration=given)
+    return bool(program[0].graph.batch)
+
+
+def hours(stream: DataStream) -> DataStream:
+    hourly = stream.window_all(headgate.TumblingEventTimeWindows.of(headgate.Time.hours(1)))
+    return hourly.reduce(max)
+
+
+def test_results_by_key_are_final_in_a_dataframe_unless_a_mode_was_set(
+    local_runtime: OneTaskRuntime,
+) -> None:
+    assert is_batch(summed) and is_batch(summed, "automatic") and is_batch(summed, "batch")
+    assert not is_batch(summed, "streaming") and not is_batch(summed, "STREAMING")
+    assert is_batch(lambda stream: summed(stream).map(str)), "wherever the key is"
+    assert is_batch(hours) and is_batch(lambda stream: stream.broadcast().map(str))
+    env = headgate.StreamExecutionEnvironment.get_execution_environment()
+    env.set_runtime_mode(headgate.RuntimeExecutionMode.STREAMING)
+    explicit: Any = summed(env.from_dataframe([1])).to_dataframe("n long")
+    assert not explicit[0].graph.batch
+    other = headgate.StreamExecutionEnvironment.get_execution_environment()
+    summed(other.from_dataframe([1])).print()
+    other.execute()
+    assert not local_runtime.programs[-1].graph.batch, "only DataFrames have another default"
+
+
+def test_a_dataframe_without_keys_streams_so_that_a_few_rows_end_it(
+    local_runtime: OneTaskRuntime,
+) -> None:
+    assert not is_batch(doubled) and is_batch(doubled, "batch")
+    assert not is_batch(lambda stream: stream.rebalance().map(str).union(stream))
+
+
 def test_several_dataframes_may_come_together(local_runtime: OneTaskRuntime) -> None:
     def both(stream: DataStream) -> DataStream:
         return stream.union(stream.get_execution_environment().from_dataframe([3], "more"))

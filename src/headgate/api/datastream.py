@@ -29,7 +29,12 @@ from headgate.api.draft import (
     unexecuted,
 )
 from headgate.api.operator_settings import OperatorSettings
-from headgate.api.program import build_program, plan_picture, refuse_endless
+from headgate.api.program import (
+    build_program,
+    mode_for_a_table,
+    plan_picture,
+    refuse_endless,
+)
 from headgate.api.runtime import runtime
 from headgate.api.settings.configuration import ExecutionConfig
 from headgate.api.sinks import CloseableIterator, DataStreamSink, sink_operator
@@ -448,6 +453,8 @@ class DataStream(OperatorSettings):
 
         ``schema`` is what Spark takes, for instance ``"word string, count long"``. A record is a
         Row, tuple, list or dict with a value for each column, or the value of a single column.
+        Results by key are final, one for each key as in batch mode, unless the program sets its
+        ``execution.runtime-mode``.
         Each action runs the program again: ``cache()`` the result if there will be several. An
         action on it, or on what is derived from it, raises JobFailed if the program fails; one that
         wants a few rows, such as ``show`` or ``limit(5)``, ends it when these are there.
@@ -468,7 +475,8 @@ class DataStream(OperatorSettings):
         transformation.parallelism = self._origins[0].transformation.parallelism
         transformation.uid = "dataframe"
         refuse_endless([transformation], "to_dataframe")
-        program = build_program(self._draft, job_name, [transformation])
+        mode = mode_for_a_table([transformation])
+        program = build_program(self._draft, job_name, [transformation], mode)
         frame = runtime().to_dataframe(program, transformation.id, schema)
         unexecuted.has_executed = True
         return frame

@@ -53,11 +53,17 @@ DEFAULT_NAME = "unnamed"
 
 
 def build_program(
-    draft: Draft, job_name: str | None, transformations: Iterable[Transformation]
+    draft: Draft,
+    job_name: str | None,
+    transformations: Iterable[Transformation],
+    default_mode: RuntimeMode = RuntimeMode.STREAMING,
 ) -> Program:
-    """The program that runs these transformations; forgets nothing."""
+    """The program that runs these transformations; forgets nothing.
+
+    ``default_mode``: the mode if the program sets no ``execution.runtime-mode``.
+    """
     check_recovery(draft.configuration)
-    graph = build_graph(draft, job_name, transformations)
+    graph = build_graph(draft, job_name, transformations, default_mode=default_mode)
     settings = draft.settings
     archives = [_parted(archive) for archive in _listed(settings.python_archives)]
     requirements = draft.requirements
@@ -80,6 +86,7 @@ def build_graph(
     job_name: str | None,
     transformations: Iterable[Transformation],
     splits: bool = True,
+    default_mode: RuntimeMode = RuntimeMode.STREAMING,
 ) -> StreamGraph:
     """The graph of these transformations. Without ``splits`` sources are not asked for theirs."""
     wanted = upstream(transformations)
@@ -89,6 +96,7 @@ def build_graph(
             "it (executing a job forgets its operators)"
         )
     texts = draft.configuration.to_dict()
+    texts.setdefault("execution.runtime-mode", default_mode.value)
     settings, exchange = JobSettings.parse(texts), ExchangeSettings.parse(texts)
     graph = StreamGraph(
         without_secrets(job_name or settings.name or DEFAULT_NAME),
@@ -161,6 +169,19 @@ def refuse_endless(transformations: Iterable[Transformation], caller: str) -> No
                 f"the stream to files and read these",
                 transformation.name,
             )
+
+
+def mode_for_a_table(transformations: Iterable[Transformation]) -> RuntimeMode:
+    """The mode whose results are final: batch if there are keys, event time or a broadcast side.
+
+    A program without them gives the same records in both modes. It streams: it needs no disk, and
+    ends as soon as enough rows are there.
+    """
+    wanted = upstream(transformations)
+    origins = (origin for each in wanted for origins in each.inputs for origin in origins)
+    meets = any(origin.ship.name in ("HASH", "BROADCAST") for origin in origins)
+    is_timed = any(transformation.assigns_times for transformation in wanted)
+    return RuntimeMode.BATCH if meets or is_timed else RuntimeMode.STREAMING
 
 
 def _listed(text: str) -> list[str]:

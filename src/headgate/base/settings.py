@@ -92,7 +92,8 @@ class JobSettings(SettingsGroup):
     runtime_mode: RuntimeMode = setting(
         "execution.runtime-mode",
         RuntimeMode.STREAMING,
-        "`streaming`, `batch`, or `automatic`: batch if all sources end.",
+        "`streaming`, `batch`, or `automatic`: batch if all sources end. If it is not set, a job "
+        "with keys or event time that ends in a DataFrame is a batch job.",
     )
     sort_bytes: int = setting(
         "execution.sorted-inputs.memory",

@@ -63,6 +63,18 @@ def test_aggregates_by_key_are_those_of_spark(payments: "DataFrame") -> None:
     assert all(row.mean == row.total / row.n for row in found)
 
 
+def test_aggregates_of_columns_are_final(spark: "SparkSession") -> None:
+    # In two parts, so that a streaming job has running aggregates of every key to send.
+    halves = [spark.range(100).selectExpr("id % 100 AS user", "1L AS amount") for _ in range(2)]
+    first = environment().from_dataframe(halves[0])
+    env = first.get_execution_environment()
+    both = first.columns().union(env.from_dataframe(halves[1]).columns())
+    totals: Any = both.key_by("user").sum("amount").to_dataframe()
+    assert sorted((row.user, row.amount_sum) for row in totals.collect()) == [
+        (user, 2) for user in range(100)
+    ]
+
+
 def test_windows_on_columns(payments: "DataFrame") -> None:
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
     stream = batch_environment().from_dataframe(payments)

@@ -11,6 +11,7 @@ import pytest
 
 from headgate.api.row import Row
 from headgate.base.errors import FrameInvalid
+from headgate.datastream import RuntimeExecutionMode
 from tests.spark.frames import Sides, Slow, Subtask, left_behind
 from tests.spark.programs import collected, environment
 
@@ -145,6 +146,22 @@ def test_stream_can_become_several_dataframes(spark: "SparkSession") -> None:
 def test_result_can_be_the_input_of_another_job(spark: "SparkSession", doubled: Any) -> None:
     again: Any = environment().from_dataframe(doubled).map(lambda row: row.n // 2)
     assert values(again.to_dataframe("n long")) == list(range(COUNT))
+
+
+def test_aggregates_by_key_are_final_unless_the_program_streams(spark: "SparkSession") -> None:
+    def totals(mode: RuntimeExecutionMode | None) -> list[Any]:
+        env = environment()
+        if mode is not None:
+            env.set_runtime_mode(mode)
+        pairs = env.from_dataframe(numbers(spark, 200)).map(lambda row: (row.word, 1))
+        counts: Any = pairs.key_by(lambda pair: pair[0]).sum(1).to_dataframe("w string, n long")
+        return sorted(tuple(row) for row in counts.collect())
+
+    final = [(f"w{digit}", 20) for digit in range(10)]
+    assert totals(None) == final
+    assert totals(RuntimeExecutionMode.AUTOMATIC) == final
+    running = totals(RuntimeExecutionMode.STREAMING)
+    assert running == sorted((word, n) for word, _ in final for n in range(1, 21))
 
 
 def test_stream_without_dataframes_becomes_one(spark: "SparkSession") -> None:
