@@ -151,6 +151,26 @@ def test_one_checkpoint_or_its_metadata_can_be_named(storage: CheckpointStore) -
         assert line is not None and line.state == "ok"
 
 
+def test_metadata_of_another_checkpoint_of_the_job_is_damage(
+    headgate: Headgate, tmp_path: Path
+) -> None:
+    """Each of them is whole by itself; the job would restore from neither."""
+    storage = open_store(str(tmp_path / "all"))
+    places = [storage.location(JOB, number) for number in (1, 2)]
+    for number, location in enumerate(places, 1):
+        complete(location, metadata_of(number))
+    first, second = (Path(location.own.path) / "_metadata" for location in places)
+    data = first.read_bytes(), second.read_bytes()
+    second.write_bytes(data[0])
+    first.write_bytes(data[1])
+    done = headgate(storage.folder.path, "--json")
+    assert done.returncode == 1
+    for line, other in zip(json.loads(done.stdout)["checkpoints"], (2, 1), strict=True):
+        assert line["state"] == "damaged"
+        assert f"is checkpoint {other} of job {JOB!r}, which is out of place" in line["problems"][0]
+    assert storage.restore_candidates(JOB).latest is None
+
+
 def test_a_checkpoint_that_its_job_drops_meanwhile_is_not_damaged(
     storage: CheckpointStore,
 ) -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.base.checkpoints import Metadata
+from headgate.base.checkpoints import CheckpointKind, Metadata
 from headgate.base.errors import (
     CheckpointCorrupt,
     CheckpointError,
@@ -254,7 +254,12 @@ def _walk(folder: Folder, depth: int) -> Iterator[FoundCheckpoint]:
     number = checkpoint_number(folder.name)
     below = [entry.name for entry in entries if entry.is_folder]
     if any(entry.name == METADATA_FILE for entry in entries):
-        yield _look(savepoint_location(folder), number)
+        found = _look(savepoint_location(folder), number)
+        known = found.metadata
+        if known is None or known.kind is CheckpointKind.SAVEPOINT or number is None:
+            yield found
+        else:  # of whatever job: the folder above may be a copy under another name
+            yield _in_place(found, known.job, number)
     elif number is not None and not below:  # a job's folder may be named like a checkpoint's
         yield FoundCheckpoint(checkpoint_location(folder.parent(), number), number)
     elif depth:
@@ -282,15 +287,22 @@ def _look(location: CheckpointLocation, number: int | None) -> FoundCheckpoint:
 
 
 def _look_in_job(location: CheckpointLocation, job: str, number: int) -> FoundCheckpoint:
-    """The same in a job's folder, where metadata of another checkpoint is damage."""
-    found = _look(location, number)
+    """The same in a job's folder."""
+    return _in_place(_look(location, number), job, number)
+
+
+def _in_place(found: FoundCheckpoint, job: str, number: int) -> FoundCheckpoint:
+    """What was found where this checkpoint belongs: metadata of another one is damage."""
     known = found.metadata
-    if known is not None and (known.job, known.checkpoint) != (job, number):
-        problem = f"is checkpoint {known.checkpoint} of job {known.job!r}, which is out of place"
-        return FoundCheckpoint(
-            location, number, error=CheckpointCorrupt(location.own.at(METADATA_FILE), problem)
-        )
-    return found
+    if known is None or (known.job, known.checkpoint) == (job, number):
+        return found
+    problem = f"is checkpoint {known.checkpoint} of job {known.job!r}, which is out of place"
+    place = found.location.own
+    return FoundCheckpoint(
+        checkpoint_location(place.parent(), number),
+        number,
+        error=CheckpointCorrupt(place.at(METADATA_FILE), problem),
+    )
 
 
 def _last_change(folder: Folder) -> int:
