@@ -19,9 +19,10 @@ import pytest
 from headgate.api.row import Row, RowKind
 from headgate.base.elements import Bundle
 from headgate.base.errors import ConnectorError, DatabaseUnready, PlanInvalid, RecordsLost
+from headgate.connectors.not_sent import NOT_SENT
 from headgate.connectors.postgres import changes
 from headgate.connectors.postgres.changes import ChangesReader, PostgresChangesSource
-from headgate.connectors.postgres.pgoutput import NOT_SENT, Place, shown_lsn
+from headgate.connectors.postgres.pgoutput import Place, shown_lsn
 from headgate.connectors.postgres.sink import PostgresSink
 from headgate.control.error_classes import is_final, is_outside
 from headgate.functions.context import SnapshotMoment

@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Any, Final, TypeAlias
 
 from headgate.api.row import Row, RowKind, make_row
+from headgate.connectors.not_sent import NOT_SENT
 
 Place: TypeAlias = tuple[int, int]
 """LSN of a commit and how many records of it are done; between transactions an LSN and 0."""
@@ -30,25 +31,6 @@ _SHORT: Final = Struct(">H").unpack_from
 _COLUMN: Final = Struct(">Ii").unpack_from
 _I, _U, _D, _T, _B, _C, _R = b"IUDTBCR"
 _TEXT, _NULL, _KEY, _OLD = b"tnKO"
-
-
-class ValueNotSent:
-    """What stands for a value that the server did not send: there is only NOT_SENT."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> str:
-        return "NOT_SENT"
-
-    def __repr__(self) -> str:
-        return "NOT_SENT"
-
-    def __bool__(self) -> bool:
-        return False
-
-
-NOT_SENT: Final = ValueNotSent()
-"""A large value that an update left as it was, or a column of an old row that is no key."""
 
 
 def shown_lsn(lsn: int) -> str:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from headgate.api.row import Row, names_of, values_of
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, DatabaseUnready, PlanInvalid, shown
+from headgate.connectors.not_sent import NOT_SENT, SEND_ALL
 from headgate.connectors.postgres.client import SinkDatabase, first_line, is_lost, psycopg_module
-from headgate.connectors.postgres.pgoutput import NOT_SENT
 
 if TYPE_CHECKING:
     from headgate.connectors.postgres.client import PgConnection
@@ -249,8 +249,7 @@ def blamed(database: SinkDatabase, table: str, columns: Sequence[str], error: Ex
         if any(item is NOT_SENT for item in error.row):
             return ConnectorError(
                 f"{whose}: {at}{table} cannot be written, because the source's server did not send "
-                f"the value ({shown(error.row)}); ALTER TABLE … REPLICA IDENTITY FULL there, or, "
-                f"if it is a TRUNCATE, give the source truncates=False"
+                f"the value ({shown(error.row)}); {SEND_ALL}"
             )
         return ConnectorError(
             f"{whose}: {at}{table} does not take {value}the row {shown(error.row)}: "

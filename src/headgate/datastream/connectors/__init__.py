@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from headgate.connectors.nats.fetcher import NatsMessage
     from headgate.connectors.nats.sink import NatsSink
     from headgate.connectors.nats.source import NatsSource
+    from headgate.connectors.not_sent import NOT_SENT
     from headgate.connectors.postgres.changes import PostgresChangesSource
-    from headgate.connectors.postgres.pgoutput import NOT_SENT
     from headgate.connectors.postgres.sink import PostgresSink
     from headgate.connectors.redis.entries import RedisEntry
     from headgate.connectors.redis.sink import RedisStreamSink
@@ -127,7 +127,7 @@ _LAZY = {
     "KafkaRecordSerializationSchema": "headgate.connectors.kafka.serialization",
     "KafkaSink": "headgate.connectors.kafka.sink",
     "KafkaSource": "headgate.connectors.kafka.source",
-    "NOT_SENT": "headgate.connectors.postgres.pgoutput",
+    "NOT_SENT": "headgate.connectors.not_sent",
     "ParquetSink": "headgate.connectors.files.parquet",
     "PostgresChangesSource": "headgate.connectors.postgres.changes",
     "PostgresSink": "headgate.connectors.postgres.sink",
