@@ -18,6 +18,7 @@ from headgate.base.errors import (
     DatabaseUnready,
     DriverLost,
     FunctionUnpicklable,
+    HttpRejected,
     InsufficientBuffers,
     JobTakenOver,
     KafkaUnready,
@@ -59,6 +60,7 @@ FINAL: Final = (
     CheckpointsDamaged,
     CodeUnloadable,
     FunctionUnpicklable,
+    HttpRejected,
     ImportError,
     InsufficientBuffers,
     JobTakenOver,
@@ -74,7 +76,8 @@ FINAL: Final = (
     WrongVersion,
 )
 """Errors that every other attempt would meet as well: a package is missing, memory is too small for
-the plan, versions differ, the program does not fit its checkpoint or its settings."""
+the plan, versions differ, the program does not fit its checkpoint or its settings; or what a
+checkpoint has left outside is gone, was replaced or is refused: a part, a table, a slot, a note."""
 
 DAMAGE: Final = (CheckpointCorrupt,)
 """Errors of a task that has read other bytes than were written. One that finds nothing may be on a

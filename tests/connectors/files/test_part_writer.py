@@ -27,6 +27,7 @@ from headgate.connectors.files.sink import (
     PartSink,
     TextFileSink,
 )
+from headgate.control.error_classes import is_final
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.functions.context import SnapshotMoment, TaskInfo
@@ -170,15 +171,25 @@ def test_a_part_that_is_gone_under_both_names_is_an_error(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("bucket", ["", "b/"])
 def test_a_folder_that_is_away_is_no_lost_part(tmp_path: Path, bucket: str) -> None:
-    out, away = tmp_path / "out", tmp_path / "away"
-    out.mkdir()
+    """With all that it is in, as of a mount; a folder that alone is gone was removed."""
+    mount, away = tmp_path / "mount", tmp_path / "away"
+    out = mount / "out"
+    out.mkdir(parents=True)
     commit = PartCommit(str(out), f"{bucket}.part-0.inprogress", f"{bucket}part-0")
     with pytest.raises(PartLost):
         part_commits.PartCommitter().commit_again([commit])
-    out.rename(away)
+    mount.rename(away)
     with pytest.raises(PathUnusable) as raised:
         part_commits.PartCommitter().commit_again([commit])
-    assert not isinstance(raised.value, PartLost)
+    assert not is_final(raised.value)
+    away.rename(mount)
+    out.rmdir()
+    for attempt in ("commit", "commit_again"):
+        with pytest.raises(
+            PathUnusable, match=f"has removed the folder {out}, and with it"
+        ) as gone:
+            getattr(part_commits.PartCommitter(), attempt)([commit])
+        assert is_final(gone.value)
 
 
 @pytest.mark.parametrize("built", [False, True])

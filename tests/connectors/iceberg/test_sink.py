@@ -24,6 +24,7 @@ from headgate.base.errors import (
     TableUnfit,
     TableUnready,
 )
+from headgate.control.error_classes import is_final
 from headgate.core.chain.snapshots import OperatorRestored
 from tests.connectors.kit import CancelledTask
 from tests.connectors.lake_kit import (
@@ -403,6 +404,19 @@ def test_partitions_that_were_changed_meanwhile_are_named(place: Path) -> None:
     with pytest.raises(TableUnfit, match="its partitions were changed while records waited"):
         task.checkpoint_completed(1)
     task.close()
+
+
+def test_a_column_that_was_dropped_while_changes_waited_ends_the_job(place: Path) -> None:
+    sink = sink_of(place, mode="upsert", keys=["n"])
+    task = open_sink(sink, sink_context())
+    feed(task, (1, "a"))
+    state = checkpoint(task, 1)
+    task.close()
+    with kit.table(place) as table, table.update_schema(True) as schema:
+        schema.delete_column("word")
+    with pytest.raises(TableUnfit, match="its columns were changed while rows waited") as unfit:
+        open_sink(sink, sink_context(restored=restored(state)))
+    assert is_final(unfit.value)
 
 
 def test_a_file_that_was_removed_meanwhile_ends_the_job(place: Path) -> None:

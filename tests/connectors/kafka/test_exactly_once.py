@@ -15,10 +15,11 @@ pytest.importorskip("confluent_kafka")
 from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready
+from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready, RecordsLost
 from headgate.connectors.kafka.client import KafkaCluster
 from headgate.connectors.kafka.producer import SinkProducer
 from headgate.connectors.kafka.progress import ProgressTopic
+from headgate.control.error_classes import is_final
 from tests.connectors.kafka.broker_kit import (
     PATIENCE_S,
     ROOT,
@@ -302,9 +303,24 @@ def test_progress_in_a_topic_that_was_made_anew_is_told(
     cluster = KafkaCluster("KafkaSink", address)
     with (
         closing(ProgressTopic(cluster, new_topic(), "sink")) as progress,
-        pytest.raises(KafkaRefused, match="was made anew, or has lost records"),
+        pytest.raises(RecordsLost, match="was made anew, or has lost records") as lost,
     ):
         progress.read(["a writer"], since)
+    assert is_final(lost.value), "no other attempt would find it"
+
+
+def test_a_progress_topic_that_was_deleted_ends_the_job(address: str, new_topic: NewTopic) -> None:
+    topic, progress = new_topic(), new_topic()
+    hurried = {"default.api.timeout.ms": "2000"}
+    sink = text_sink(address, topic, progress_topic=progress, properties=hurried)
+    task = open_sink(sink, sink_context())
+    feed(task, "a")
+    state = take(task, 1)
+    task.close()
+    delete_topic(address, progress)
+    with pytest.raises(RecordsLost, match=f"'{progress}', which says .* is gone") as lost:
+        open_sink(sink, sink_context(restored=restored(state)))
+    assert is_final(lost.value)
 
 
 def test_a_progress_topic_that_was_made_anew_and_has_grown_is_noticed(
@@ -321,7 +337,7 @@ def test_a_progress_topic_that_was_made_anew_and_has_grown_is_noticed(
     create_topic(address, progress)
     for _ in range(3):  # more notes than the old one had
         open_sink(sink, sink_context()).close()
-    with pytest.raises(KafkaRefused, match=f"'{progress}', .* it was made anew"):
+    with pytest.raises(RecordsLost, match=f"'{progress}', .* it was made anew"):
         open_sink(sink, sink_context(restored=restored(state)))
     assert seen(address, topic) == ["a"]
 
@@ -375,7 +391,7 @@ def test_progress_that_a_topic_has_dropped_by_age_is_told(
     admin = AdminClient({"bootstrap.servers": address})
     place = TopicPartition(progress, 0, OFFSET_END)
     admin.delete_records([place])[place].result(PATIENCE_S)
-    with pytest.raises(KafkaRefused, match=f"'{progress}', .* knows nothing of 1 of its writers"):
+    with pytest.raises(RecordsLost, match=f"'{progress}', .* knows nothing of 1 of its writers"):
         open_sink(sink, sink_context(restored=restored(state)))
     assert seen(address, topic) == ["a"]
     task = open_sink(sink, sink_context())  # one that is new is not concerned

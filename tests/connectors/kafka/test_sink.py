@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
-from headgate.base.errors import KafkaRefused, KafkaUnready, PlanInvalid
+from headgate.base.errors import KafkaRefused, KafkaUnready, PlanInvalid, RecordsLost
 from headgate.connectors.formats.schemas import SimpleStringSchema
 from headgate.connectors.kafka.client import KafkaCluster
 from headgate.connectors.kafka.progress import ProgressTopic
@@ -262,11 +262,11 @@ def test_right_credentials_let_write(guarded: str, guarantee: DeliveryGuarantee)
 
 
 def test_a_topic_of_progress_that_is_gone_is_told_and_not_made_anew(guarded: str) -> None:
-    properties = {**LOGIN, "sasl.password": "secret"}
+    properties = {**LOGIN, "sasl.password": "secret", "default.api.timeout.ms": "2000"}
     cluster = KafkaCluster("KafkaSink", guarded, properties)
     with (
         closing(ProgressTopic(cluster, "gone", "sink")) as progress,
-        pytest.raises(KafkaRefused, match="the topic 'gone', which says what was written, is gone"),
+        pytest.raises(RecordsLost, match="the topic 'gone', which says what was written, is gone"),
     ):
         progress.read(["a writer"], ())
 

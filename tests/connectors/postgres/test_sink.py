@@ -16,7 +16,13 @@ from hypothesis import HealthCheck, given, settings
 
 from headgate.api.row import Row, RowKind, named_row
 from headgate.base.elements import Bundle
-from headgate.base.errors import ConnectorError, DatabaseUnready, PlanInvalid, RecordsLost
+from headgate.base.errors import (
+    ConnectorError,
+    DatabaseUnready,
+    PlanInvalid,
+    RecordsLost,
+    TableUnfit,
+)
 from headgate.connectors.postgres import client, prepared
 from headgate.connectors.postgres.sink import PostgresSink
 from headgate.control.error_classes import is_final, is_outside
@@ -564,6 +570,24 @@ def test_a_lost_transaction_that_was_open_sends_the_job_back_to_its_checkpoint(
         with pytest.raises(Exception, match="broken off"):
             checkpoint(task, 1)
     assert database.prepared() == []
+
+
+@pytest.mark.parametrize("change", ["DROP TABLE found", "ALTER TABLE found DROP COLUMN word"])
+def test_a_table_that_is_another_while_rows_wait_ends_the_job(
+    database: ServerDatabase, change: str
+) -> None:
+    database.run(TABLE)
+    sink = PostgresSink(database.dsn, "found", mode="insert")
+    with opened(sink) as task:
+        feed(task, (1, "a"))
+        held = checkpoint(task, 1)
+    database.run(change)
+    with (
+        pytest.raises(TableUnfit, match="is not the table any more that the rows") as unfit,
+        opened(sink, restored=held, attempt=1),
+    ):
+        pass
+    assert is_final(unfit.value)
 
 
 @pytest.mark.parametrize("mode", EXACT)

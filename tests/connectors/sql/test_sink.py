@@ -17,6 +17,7 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import ConnectorError, PlanInvalid
 from headgate.connectors.sql import sink as db_sink
 from headgate.connectors.sql.sink import DbApiSink, SqliteSink
+from headgate.control.error_classes import is_final
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.functions.context import SnapshotMoment
@@ -43,6 +44,40 @@ def read(path: Path, query: str = "SELECT n, word FROM found ORDER BY rowid") ->
 
 def feed(task: TwoPhaseSinkOperator, *records: Any) -> None:
     task.process(Bundle(list(records)), 0)
+
+
+@pytest.mark.parametrize(
+    "change", ["DROP TABLE found", "ALTER TABLE found RENAME COLUMN word TO text"]
+)
+def test_a_table_that_is_another_while_rows_wait_ends_the_job(path: Path, change: str) -> None:
+    task = open_sink(SqliteSink(path, INSERT), sink_context())
+    feed(task, (1, "a"))
+    task.snapshot(SnapshotMoment(1, 0))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(change)
+    with pytest.raises(ConnectorError, match="the database refuses") as refused:
+        task.checkpoint_completed(1)
+    assert is_final(refused.value)
+    task.close()
+
+
+def test_a_row_with_too_few_values_is_no_fault_of_the_table(path: Path) -> None:
+    task = open_sink(SqliteSink(path, INSERT), sink_context(checkpoints=False))
+    feed(task, (1, "a"), (2,))
+    with pytest.raises(ConnectorError, match=r"for the row \(2,\): ProgrammingError") as refused:
+        task.finish()
+    assert not is_final(refused.value)
+    task.close()
+
+
+def test_a_row_that_the_table_refuses_is_tried_again(path: Path) -> None:
+    task = open_sink(SqliteSink(path, INSERT), sink_context())
+    feed(task, (1, None))
+    task.snapshot(SnapshotMoment(1, 0))
+    with pytest.raises(ConnectorError, match="NOT NULL constraint failed") as refused:
+        task.checkpoint_completed(1)
+    assert not is_final(refused.value), "another row may stand in its way"
+    task.close()
 
 
 def test_rows_are_there_when_their_checkpoint_is_complete(path: Path) -> None:

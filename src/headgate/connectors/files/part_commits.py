@@ -94,6 +94,8 @@ class PartCommitter(Committer):
         try:
             _show(folder, part, again)
         except FileNotFoundError as error:
+            if folder.is_removed():
+                raise PartLost(folder.shown(part.final), _removed(folder, part)) from error
             # A folder that other hosts write to may be cached here as it was some seconds ago.
             there = set(folder.names("/" in part.final))
             if again and part.hidden in there:
@@ -130,6 +132,14 @@ def _is_whole(folder: PartFolder, part: PartCommit) -> bool:
 def _is_same(folder: PartFolder, part: PartCommit) -> bool:
     """Whether what stands under the name is this part; only names that come again leave doubt."""
     return not part.replaces or _is_whole(folder, part)
+
+
+def _removed(folder: PartFolder, part: PartCommit) -> str:
+    return (
+        f"cannot be committed: somebody has removed the folder {folder.shown('')}, and with it "
+        f"{folder.shown(part.hidden)}, whose records a checkpoint holds as written; bring it back, "
+        f"or go on from an older checkpoint"
+    )
 
 
 def _lost(folder: PartFolder, part: PartCommit, again: bool) -> str:

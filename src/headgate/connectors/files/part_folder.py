@@ -60,6 +60,9 @@ class PartFolder(Protocol):
     def names(self, deep: bool) -> Iterator[str]:
         """Of all files in the folder; ``deep``: also of those in the folders below it."""
 
+    def is_removed(self) -> bool:
+        """Whether the folder is not there, while that which it was in is: no storage is away."""
+
 
 def folder_uri(folder: AnyPath) -> str:
     """The folder as it is sent to the tasks: an absolute path, or a URI."""
@@ -150,6 +153,9 @@ class LocalFolder:
         for folder, _, files in os.walk(self._root):
             for file in files:
                 yield os.path.relpath(os.path.join(folder, file), self._root)
+
+    def is_removed(self) -> bool:
+        return not os.path.lexists(self._root) and os.path.isdir(os.path.dirname(self._root))
 
 
 def _settle_folder(path: str) -> None:

@@ -109,6 +109,10 @@ class ArrowFolder:
             if entry.type == fs.FileType.File:
                 yield posixpath.relpath(entry.path, self._root)
 
+    def is_removed(self) -> bool:
+        """Nobody knows: its names are then those of an empty one."""
+        return False
+
     def _at(self, name: str) -> str:
         return posixpath.join(self._root, name)
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from headgate.base.errors import TableUnfit
 from headgate.connectors.arrow.staged_rows import DELETED, StagedLot, last_changes
+from headgate.connectors.arrow.table_commits import words
 from headgate.connectors.iceberg.catalog import IcebergAddress, OpenCatalog, OpenTable, table_id
 from headgate.connectors.iceberg.data_files import (
     IcebergFile,
@@ -124,7 +125,13 @@ class IcebergTarget:
             transaction.delete(self._those(rows), snapshot_properties=about)
         new = rows.filter(pc.invert(rows.column(DELETED))).drop_columns([DELETED])
         if new.num_rows:
-            transaction.append(new, snapshot_properties=about)
+            try:
+                transaction.append(new, snapshot_properties=about)
+            except ValueError as error:  # the columns, by the library's own comparison
+                raise TableUnfit(
+                    f"{self.where}: its columns were changed while rows waited for their commit: "
+                    f"{words(error)}; undo the change of the table, and start the job again"
+                ) from error
 
     def _those(self, rows: pa.Table) -> Any:
         """The condition for the rows of these keys."""

@@ -14,7 +14,7 @@ from concurrent.futures import TimeoutError as NotYet
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready
+from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready, RecordsLost
 from headgate.connectors.kafka.client import ClientWatch, KafkaCluster, error_words, kafka
 from headgate.connectors.kafka.serialization import ProducerRecord
 from headgate.connectors.retries import LOOK_S, Sleep
@@ -147,9 +147,11 @@ class ProgressTopic:
             open_ends.pop(message.partition(), None)
 
     def _offsets(self, which: Any) -> tuple[int, ...]:
-        count = self._partitions()
-        if not count:
-            raise self._lost("is gone")
+        deadline = time.monotonic() + self._cluster.timeout_s
+        while not (count := self._partitions()):
+            if time.monotonic() >= deadline:  # brokers that have just begun may not know it yet
+                raise self._lost("is gone")
+            self._sleep(STEP_S / 4)
         places = [self._library.TopicPartition(self._topic, number) for number in range(count)]
 
         def ask() -> tuple[int, ...] | None:
@@ -226,8 +228,8 @@ class ProgressTopic:
         doing = f"{self._whose}, looking for what was written before in topic {self._topic!r}"
         return self._cluster.problem(error, doing, self._watch)
 
-    def _lost(self, how: str) -> ConnectorError:
-        return KafkaRefused(
+    def _lost(self, how: str) -> RecordsLost:
+        return RecordsLost(
             f"{self._whose}: the topic {self._topic!r}, which says what was written, {how}; "
             f"without it records may be written twice: restore it, or start the job afresh"
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headgate.api.row import Row, names_of, values_of
 from headgate.base.elements import Record
-from headgate.base.errors import ConnectorError, DatabaseUnready, PlanInvalid, shown
+from headgate.base.errors import ConnectorError, DatabaseUnready, PlanInvalid, TableUnfit, shown
 from headgate.connectors.not_sent import NOT_SENT, SEND_ALL
 from headgate.connectors.postgres.client import SinkDatabase, first_line, is_lost, psycopg_module
 
@@ -42,6 +42,8 @@ _HOLDERS: Final = """
     WHERE l.granted AND l.relation = to_regclass(%s) AND l.pid IS DISTINCT FROM pg_backend_pid()
     LIMIT 5
 """
+_OTHER_TABLE: Final = frozenset({"3F000", "42703", "42804", "42809", "42P01"})
+"""States that say that a schema, table or column is gone, or of another type or kind."""
 _PLACE: Final = re.compile(r"line (\d+)(?:, column (.+?)(?:: |$))?")
 
 
@@ -267,6 +269,11 @@ def blamed(database: SinkDatabase, table: str, columns: Sequence[str], error: Ex
     diag = getattr(error, "diag", None)
     column = getattr(diag, "column_name", None)
     at = f"column {column!r} of " if column else ""
+    if state in _OTHER_TABLE:
+        return TableUnfit(
+            f"{whose}: {table} is not the table any more that the rows were written for: "
+            f"{first_line(error)}; bring it back, or start the job without its checkpoint"
+        )
     return ConnectorError(
         f"{whose}: {at}{table} does not take the rows: {first_line(error)}; mend the records, the "
         f"table or its permissions"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from headgate.base.elements import Record
-from headgate.base.errors import ConnectorError, DatabaseUnready, TaskCancelled, shown
+from headgate.base.errors import ConnectorError, DatabaseUnready, TableUnfit, TaskCancelled, shown
 from headgate.base.moved import loads
 from headgate.connectors.retries import LOOK_S
 from headgate.connectors.wording import clause
@@ -106,7 +106,8 @@ class DatabaseConnection:
                 row = None
         self._forget()
         of_row = "" if row is None else f" for the row {shown(row)}"
-        return ConnectorError(
+        kind = TableUnfit if _is_of_statement(error) else ConnectorError
+        return kind(
             f"the database refuses {statement!r}{of_row}: {_words(error)}; mend the statement, "
             f"the table or the records"
         )
@@ -357,6 +358,18 @@ def _is_lock(error: BaseException) -> bool:
     return type(error).__name__ == "LockNotAvailable" or bool(
         re.search(r"\b(is locked|lock wait timeout|lock timeout|lock request time)", text)
     )
+
+
+def _is_of_statement(error: BaseException) -> bool:
+    """Whether the table or a column is not there, or the statement is wrong: no row would do.
+
+    The DB-API has a class for that, by name; SQLite has words. The class also stands for a row
+    that does not fit its statement, and for rights that are missing, which somebody may grant.
+    """
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if "ProgrammingError" in names and "InsufficientPrivilege" not in names:
+        return not re.search(r"\bbinding|permission denied|access denied", str(error).lower())
+    return bool(re.search(r"\bno such (table|column)\b|\bhas no column\b", str(error)))
 
 
 def _words(error: BaseException) -> str:
