@@ -35,6 +35,10 @@ class RowKind(Enum):
         raise TypeError("a pickle cannot change what a RowKind is")
 
 
+GONE: Final = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
+"""Kinds of rows that are no longer in the table: of such a row only the key is sure to be known."""
+
+
 class Row:
     """Values by position, and by name if it was made with names.
 
@@ -236,3 +240,11 @@ def _plain(value: Record) -> Record:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return value
+
+
+def are_inserts(records: Sequence[Record]) -> bool:
+    """Whether none of them is a row of another kind."""
+    if Row not in set(map(type, records)):
+        return True
+    kinds = {record.get_row_kind() for record in records if isinstance(record, Row)}
+    return kinds == {RowKind.INSERT}

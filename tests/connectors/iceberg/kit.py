@@ -1,5 +1,6 @@
 """Iceberg tables in a catalog on SQLite: made, read with the library, and file by file."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table.update.snapshot import _SnapshotProducer
+from pyiceberg.utils.concurrent import ExecutorFactory
 
 from headgate.connectors.iceberg.commits import IcebergTarget
 from headgate.connectors.iceberg.data_files import IcebergChangeStage, IcebergStage
@@ -19,6 +21,15 @@ from headgate.connectors.iceberg.sink import IcebergSink
 
 SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.string())])
 NAME = "shop.sales"
+
+
+def start_threads() -> None:
+    """Those of the library begin with its first use and last to the end."""
+    pool = ExecutorFactory.get_or_create()
+    count = pool._max_workers  # type: ignore[attr-defined]
+    together = threading.Barrier(count)
+    for future in [pool.submit(together.wait, 30) for _ in range(count)]:
+        future.result()
 
 
 def settings(place: Path) -> dict[str, str]:

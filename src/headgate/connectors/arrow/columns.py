@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from headgate.api.row import Row, names_of, values_of
 from headgate.base.errors import RecordUnfit
+from headgate.connectors.not_sent import NOT_SENT, SEND_ALL
 
 
 class ValueMismatch(ValueError):
@@ -241,7 +242,7 @@ class ColumnMaker:
             in_order = (None, self._names)
             if all(names_of(row) in in_order and len(row) == self._width for row in records):
                 return zip(*map(values_of, records), strict=True)
-        return zip(*map(self._values, records), strict=True)
+        return zip(*map(self.values, records), strict=True)
 
     def batch(self, columns: Sequence[Sequence[Any]]) -> pa.RecordBatch:
         """Raises RecordUnfit."""
@@ -275,12 +276,15 @@ class ColumnMaker:
                 pa.array([value if fit is None else fit.value(value)], type=field.type)
             except _ERRORS as found:
                 why = str(found) if isinstance(found, ValueMismatch) else f"is no {kind} ({found})"
+                if value is NOT_SENT:
+                    why = f"stands for what the source's server did not send; {SEND_ALL}"
                 return RecordUnfit(self._operator, field.name, value, why)
         return RecordUnfit(self._operator, field.name, None, f"and others are no {kind} ({error})")
 
     # One record that is not like most.
 
-    def _values(self, record: Any) -> Sequence[Any]:
+    def values(self, record: Any) -> Sequence[Any]:
+        """Its values in the order of the columns; raises RecordUnfit."""
         match record:
             case Row():
                 return self._of_row(record)

@@ -4,7 +4,8 @@ A writer gathers records to Arrow tables and hands them to a *stage*, which writ
 nobody reads before they are committed. Law: a lot names all files that were written since the lot
 before; a file that no lot has named is removed when the writer is closed; writer ids are made anew
 with each writer, so the lots of two runs are never taken for each other. Records that are no rows
-of the table go to the operator's error policy, one by one.
+of the table go to the operator's error policy, one by one. Of a row that is gone (deleted, or its
+state before an update, whose key may be another) only the key is staged.
 """
 
 import secrets
@@ -14,8 +15,9 @@ from itertools import compress
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headgate.api.row import Row, RowKind
+from headgate.api.row import GONE, Row, RowKind, are_inserts
 from headgate.base.elements import Record
 from headgate.base.errors import RecordUnfit
 from headgate.connectors.arrow.columns import ColumnMaker, RowShape
@@ -76,9 +78,17 @@ class StagedRowsWriter(CommittingSinkWriter):
         name: str = "",
     ) -> None:
         types = tuple(str(field.type) for field in schema)
-        self._maker = ColumnMaker(RowShape(schema, types, "UTC"), context.operator)
-        self._stage = stage
         self._keys = tuple(keys)
+        self._needed = [
+            field.name for field in schema if keys and not field.nullable and field.name not in keys
+        ]
+        """Columns that are null in no row but those that are gone."""
+        for name in self._needed:
+            place = schema.get_field_index(name)
+            schema = schema.set(place, schema.field(place).with_nullable(True))
+        self._maker = ColumnMaker(RowShape(schema, types, "UTC"), context.operator)
+        self._are_keys = [name in self._keys for name in schema.names]
+        self._stage = stage
         self._operator = context.operator
         self._malformed = context.malformed
         self._now_ms = context.now_ms
@@ -92,7 +102,7 @@ class StagedRowsWriter(CommittingSinkWriter):
         self._number = 0
 
     def write(self, records: list[Record]) -> None:
-        if Row in set(map(type, records)) and not _are_inserts(records):
+        if not are_inserts(records):
             records = self._changes(records)
         elif self._keys:
             self._deleted += [False] * len(records)
@@ -125,20 +135,31 @@ class StagedRowsWriter(CommittingSinkWriter):
         self._stage.discard(files)
 
     def _changes(self, records: list[Record]) -> list[Record]:
-        """The rows that count, when not all are inserts."""
+        """What is staged of the records, when not all are inserts."""
         found: list[Record] = []
         for record in records:
             kind = record.get_row_kind() if isinstance(record, Row) else RowKind.INSERT
-            if kind is RowKind.UPDATE_BEFORE and self._keys:
-                continue  # the new values follow
             if self._keys:
-                self._deleted.append(kind is RowKind.DELETE)
-            elif kind is not RowKind.INSERT:
+                staged = self._key_of(record) if kind in GONE else record
+                if staged is not None:
+                    found.append(staged)
+                    self._deleted.append(kind in GONE)
+            elif kind is RowKind.INSERT:
+                found.append(record)
+            else:
                 problem = f"is a change ({kind}), and the sink appends; give mode='upsert'"
                 self._malformed(record, RecordUnfit(self._operator, "", record, problem))
-                continue
-            found.append(record)
         return found
+
+    def _key_of(self, record: Record) -> Row | None:
+        """The row with nothing but its key; None: it is no row of the table."""
+        try:
+            values = self._maker.values(record)
+        except RecordUnfit as error:
+            self._malformed(record, error)
+            return None
+        pairs = zip(values, self._are_keys, strict=True)
+        return Row(*[value if is_key else None for value, is_key in pairs])
 
     def _make_batch(self) -> None:
         records, self._records = self._records, []
@@ -172,6 +193,14 @@ class StagedRowsWriter(CommittingSinkWriter):
                 raise RecordUnfit(self._operator, key, None, "is the key of a row; give it a value")
         if self._keys:
             batch = batch.append_column(DELETED, pa.array(deleted, pa.bool_()))
+        for name in self._needed:
+            column = batch.column(name)
+            if (
+                column.null_count
+                and pc.any(pc.greater(column.is_null(), batch.column(DELETED))).as_py()
+            ):
+                problem = "stands in a column that the schema calls not null"
+                raise RecordUnfit(self._operator, name, None, problem)
         return batch
 
     def _write_files(self) -> None:
@@ -181,11 +210,6 @@ class StagedRowsWriter(CommittingSinkWriter):
                 rows = last_changes(rows, self._keys)
             self._files += self._stage.write(rows)
             self._batches, self._rows, self._bytes = [], 0, 0
-
-
-def _are_inserts(records: list[Record]) -> bool:
-    kinds = {record.get_row_kind() for record in records if isinstance(record, Row)}
-    return kinds == {RowKind.INSERT}
 
 
 def last_changes(rows: pa.Table, keys: Sequence[str]) -> pa.Table:

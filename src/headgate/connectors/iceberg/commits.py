@@ -126,7 +126,7 @@ class IcebergTarget:
         new = rows.filter(pc.invert(rows.column(DELETED))).drop_columns([DELETED])
         if new.num_rows:
             try:
-                transaction.append(new, snapshot_properties=about)
+                transaction.append(_with_required(table, new), snapshot_properties=about)
             except ValueError as error:  # the columns, by the library's own comparison
                 raise TableUnfit(
                     f"{self.where}: its columns were changed while rows waited for their commit: "
@@ -144,6 +144,13 @@ class IcebergTarget:
             for row in rows.select(list(self._keys)).to_pylist()
         ]
         return equal[0] if len(equal) == 1 else where.Or(*equal)
+
+
+def _with_required(table: OpenTable, rows: pa.Table) -> pa.Table:
+    """Rows that are there have values where the table wants some; those that are gone have none."""
+    required = {field.name for field in table.schema().fields if field.required}
+    fields = [field.with_nullable(field.name not in required) for field in rows.schema]
+    return rows.cast(pa.schema(fields))
 
 
 def _tried_once(table: OpenTable) -> OpenTable:

@@ -47,7 +47,7 @@ class InsertWriter(CommittingSinkWriter):
         self._number = 0
 
     def write(self, records: list[Record]) -> None:
-        self._rows += self._maker.rows(records)
+        self._rows += self._maker.inserts(records)
         if len(self._rows) >= self._batch_rows:
             self.flush()
 

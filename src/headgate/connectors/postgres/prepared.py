@@ -144,7 +144,7 @@ class PreparingWriter(CommittingSinkWriter):
         self._roll_back_leftovers()
 
     def write(self, records: list[Record]) -> None:
-        self._rows += self._maker.rows(records)
+        self._rows += self._maker.inserts(records)
         if len(self._rows) >= self._batch_rows:
             self.flush()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headgate.api.row import Row, names_of, values_of
+from headgate.api.row import Row, RowKind, are_inserts, names_of, values_of
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, DatabaseUnready, PlanInvalid, TableUnfit, shown
 from headgate.connectors.not_sent import NOT_SENT, SEND_ALL
@@ -141,6 +141,21 @@ class TableRows:
         self._table = table
         self._whose = whose
         self._malformed = malformed
+
+    def inserts(self, records: Sequence[Record]) -> list[Sequence[Any]]:
+        """The same for a sink that only inserts: rows of other kinds are malformed."""
+        if are_inserts(records):
+            return self.rows(records)
+        found = []
+        for record in records:
+            kind = record.get_row_kind() if isinstance(record, Row) else RowKind.INSERT
+            if kind is RowKind.INSERT:
+                found.append(record)
+                continue
+            problem = f"{shown(record)} is a change ({kind}), and the sink inserts"
+            problem = f"{self._whose}: {problem}; give keys=[...] and mode='upsert'"
+            self._malformed(record, ConnectorError(problem))
+        return self.rows(found)
 
     def rows(self, records: Sequence[Record]) -> list[Sequence[Any]]:
         """The values of each record that has those of a row."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.api.row import Row, RowKind
+from headgate.api.row import GONE, Row, RowKind
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid, TaskCancelled
 from headgate.connectors.postgres.client import Limits, SinkDatabase, first_line, psycopg_module
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 LINGER_S: Final = 1.0
 """Rows that wait for a full batch for longer are written with the next records."""
-GONE: Final = (RowKind.DELETE, RowKind.UPDATE_BEFORE)
 STAGE: Final = "pg_temp.headgate_stage"
 NUMBER: Final = "headgate_number"
 IS_GONE: Final = "headgate_gone"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from headgate.api.row import Row, values_of
+from headgate.api.row import GONE, Row, values_of
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
 from headgate.connectors.paths import AnyPath, local_path
@@ -144,6 +144,12 @@ def _open_sqlite(path: str) -> Connection:
 def values_for(record: Record) -> Sequence[Any] | Mapping[str, Any]:
     """What a statement gets of a record."""
     if isinstance(record, Row):
+        kind = record.get_row_kind()
+        if kind in GONE:
+            raise ConnectorError(
+                f"{record!r:.200} says that a row is gone ({kind}), and the statement writes rows; "
+                f"filter such rows, or give parameters=... for a statement that knows them"
+            )
         return tuple(values_of(record))
     if isinstance(record, tuple | list | Mapping):
         return record
