@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -427,7 +428,10 @@ class Caller:
         body: object = None,
         **headers: str,
     ) -> Reply:
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=DEADLINE_S)
+        where = urlsplit(self.server.url)
+        connection = http.client.HTTPConnection(
+            where.hostname or "", self.server.port, timeout=DEADLINE_S
+        )
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         data = None if body is None else json.dumps(body).encode()
         if data is not None:

@@ -1,6 +1,8 @@
 """Adversaries at the page's port: what they hold is bounded, and others get their answers."""
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from contextlib import ExitStack, suppress
@@ -113,6 +115,41 @@ def _answers(ask: Caller) -> bool:
         return ask("/jobs").status == 200
     except OSError:
         return False
+
+
+CONNECT_AND_CLOSE = """
+import contextlib, socket, sys
+for _ in range(3000):
+    with contextlib.suppress(TimeoutError):  # the queue is full
+        socket.create_connection((sys.argv[1], int(sys.argv[2])), 0.02).close()
+"""
+
+
+def is_running(process: "subprocess.Popen[bytes]", for_s: float) -> bool:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(for_s)
+    return process.poll() is None
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_the_page_answers_beside_thousands_that_connect_and_leave_and_afterwards(
+    address: str,
+) -> None:
+    with serving(ScriptedJob(five_vertices()), bind_address=address) as ask:
+        assert ask("/jobs").status == 200
+        command = [sys.executable, "-I", "-c", CONNECT_AND_CLOSE]
+        began_s = time.process_time()
+        flood = subprocess.Popen([*command, address, str(ask.server.port)])
+        try:
+            while is_running(flood, for_s=0.05):
+                assert ask("/jobs").status == 200
+        finally:
+            flood.kill()
+            flood.wait()
+        asked = time.monotonic()
+        assert ask("/jobs").status == 200
+        assert time.monotonic() - asked < 5
+        assert time.process_time() - began_s < 10, "of the driver's own time"
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,8 @@ def test_a_page_that_has_failed_is_not_shown_to_the_next_job(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(server, "LIBRARIES", ())
-        patched.setitem(sys.modules, "uvicorn", None)  # as if it could not be loaded
+        broken = "headgate.observe.web.connections"  # which loads Uvicorn
+        patched.setitem(sys.modules, broken, None)
         failed = page_server(free_port_settings())
         until(lambda: not server._server)
         assert failed is not None

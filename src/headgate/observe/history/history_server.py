@@ -12,10 +12,8 @@ import uvicorn
 from headgate.base.settings import RestSettings
 from headgate.observe.history.archive_folder import ArchiveList, FilesFolder
 from headgate.observe.history.history_app import make_history_app
-from headgate.observe.web.access import LONGEST_HEAD
 from headgate.observe.web.addresses import bind, public_name, reachable, token_of
-from headgate.observe.web.connections import MAX_CONNECTIONS, BoundedHttp
-from headgate.observe.web.server import KEEP_ALIVE_S
+from headgate.observe.web.connections import make_config
 
 
 class HistoryServer:
@@ -31,21 +29,7 @@ class HistoryServer:
         self.port: int = self._socket.getsockname()[1]
         app = make_history_app(self.archives, bind_address=settings.bind_address, token=self.token)
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it tells its life
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                http=BoundedHttp,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                proxy_headers=False,
-                server_header=False,
-                timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=1,
-                limit_concurrency=2 * MAX_CONNECTIONS,
-                h11_max_incomplete_event_size=LONGEST_HEAD,
-            )
-        )
+        self._server = uvicorn.Server(make_config(app, timeout_graceful_shutdown=1))
 
     @property
     def url(self) -> str:

@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headgate.observe.web.addresses import is_loopback
 from headgate.observe.web.answers import Problems
-from headgate.observe.web.connections import PEER_UID
 from headgate.observe.web.json_objects import encode
+from headgate.observe.web.peer_users import PEER_UID, SocketList
 
 SAFE: Final = ("GET", "HEAD")
 LONGEST_HEAD: Final = 16 * 1024
@@ -50,6 +50,7 @@ class Access:
         self._token = token.encode()
         self._open_paths = open_paths
         self._users = (os.geteuid(), ROOT)
+        self._sockets = SocketList()
         self._hosts = {*LOOPBACK_NAMES, bind_address} if is_loopback(bind_address) else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,7 +59,7 @@ class Access:
         refusal = (
             _too_long(scope)
             or self._refusal(scope["method"], scope["path"], headers)
-            or self._stranger(scope)
+            or await self._stranger(scope)
         )
         if refusal is None:
             await self._app(scope, receive, _with_headers(send))
@@ -96,17 +97,24 @@ class Access:
             return refusal
         return None
 
-    def _stranger(self, scope: Scope) -> Response | None:
+    async def _stranger(self, scope: Scope) -> Response | None:
         """Without a token, whoever is somebody else on this machine is refused."""
         if self._token or self._is_open(scope["path"]):
             return None
-        if scope.get("state", {}).get(PEER_UID) in self._users:
+        if await self._user(scope) in self._users:
             return None
         return problem(
             403,
             "this server belongs to another user of this machine; that user can let others in by "
             "setting rest.token and telling them the token",
         )
+
+    async def _user(self, scope: Scope) -> int | None:
+        state = scope.get("state", {})
+        if PEER_UID not in state and scope.get("client") and scope.get("server"):
+            state[PEER_UID] = await self._sockets.uid(scope["server"], scope["client"])
+        uid: int | None = state.get(PEER_UID)
+        return uid
 
     def _is_ours(self, host: str) -> bool:
         """On the loopback address a foreign name means that somebody has pointed it here."""

@@ -11,24 +11,25 @@ it comes from.
 import asyncio
 import logging
 import socket
-import sys
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import h11
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from headgate.observe.web.access import LONGEST_HEAD
+from headgate.observe.web.addresses import BACKLOG
+from headgate.observe.web.peer_users import PEER_UID, CannotAsk, asked_uid
+
 MAX_CONNECTIONS: Final = 256
+KEEP_ALIVE_S: Final = 5
 STALL_S: Final = 10.0
 TICK_S: Final = 1.0
 LAST_S: Final = 0.2
 """How long answers may take that are under way when the server ends."""
-
-PEER_UID: Final = "peer_uid"
-"""In the state of a request: the user at the other end; None: not known, or another machine's."""
 
 _quiet = logging.getLogger("headgate.observe.web.http")
 _quiet.setLevel(logging.CRITICAL + 1)
@@ -51,9 +52,12 @@ class BoundedHttp(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in the base
         super().connection_made(transport)
-        uid = peer_uid(transport)
-        self.app_state = {**self.app_state, PEER_UID: uid}
-        self._peer = (self.client[0] if self.client else ""), uid
+        if self.client and self.server:
+            uid = None
+            with suppress(CannotAsk):  # then whoever needs to know it finds out
+                uid = asked_uid(self.server, self.client)
+                self.app_state = {**self.app_state, PEER_UID: uid}
+            self._peer = self.client[0], uid
         self._since = self.loop.time()
         if len(self.connections) > MAX_CONNECTIONS:
             (self._next_victim() or self).transport.abort()
@@ -110,36 +114,22 @@ class BoundedHttp(H11Protocol):
         self._timer = self.loop.call_later(STALL_S, self._check)
 
 
-def peer_uid(transport: asyncio.Transport) -> int | None:
-    """The user whose process is at the other end of a connection within this machine.
-
-    Linux lists all sockets with their owners. One that its process has closed is listed as root's,
-    without an inode: it does not count.
-    """
-    ours, theirs = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
-    if not isinstance(ours, tuple) or not isinstance(theirs, tuple):
-        return None
-    table = "tcp6" if ":" in theirs[0] else "tcp"
-    wanted = [_listed(theirs), _listed(ours), _ESTABLISHED]
-    with suppress(OSError, ValueError, IndexError):
-        for row in Path("/proc/net", table).read_text("ascii").splitlines():
-            fields = row.split()
-            if fields[1:4] == wanted and fields[9] != "0":
-                return int(fields[7])
-    return None
-
-
-_ESTABLISHED: Final = "01"
-
-
-def _listed(address: tuple[Any, ...]) -> str:
-    """As the kernel lists it: words of four bytes in the machine's order, in hexadecimal digits."""
-    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    packed = socket.inet_pton(family, address[0])
-    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
-    return (
-        "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
-        + f":{address[1]:04X}"
+def make_config(app: ASGIApp, **more: Any) -> uvicorn.Config:
+    """What all servers of this package have in common."""
+    return uvicorn.Config(
+        app,
+        http=BoundedHttp,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        limit_concurrency=2 * MAX_CONNECTIONS,
+        h11_max_incomplete_event_size=LONGEST_HEAD,
+        # As many are accepted at a time, before any of them is served or replaced.
+        backlog=BACKLOG,
+        **more,
     )
 
 

@@ -27,7 +27,6 @@ from headgate.plan.table import clean
 log = logging.getLogger(__name__)
 
 CLOSE_S: Final = 5.0
-KEEP_ALIVE_S: Final = 5
 LIBRARIES: Final = ("prometheus_client", "starlette", "uvicorn")
 
 
@@ -113,34 +112,15 @@ class PageServer:
                 _server[:] = [server for server in _server if server is not self]
 
     async def _serve(self) -> None:
-        import uvicorn
-
-        from headgate.observe.web.access import LONGEST_HEAD
         from headgate.observe.web.app import make_app
-        from headgate.observe.web.connections import (
-            MAX_CONNECTIONS,
-            BoundedHttp,
-            PromptServer,
-        )
+        from headgate.observe.web.connections import PromptServer, make_config
         from headgate.observe.web.event_streams import EventStreams
 
         loop, streams = asyncio.get_running_loop(), EventStreams()
         streams.opened(loop)
         self.jobs.on_look, self.jobs.on_gone = streams.looked, streams.gone
         app = make_app(self.jobs, streams, self._settings, token=self.token)
-        config = uvicorn.Config(
-            app,
-            http=BoundedHttp,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            limit_concurrency=2 * MAX_CONNECTIONS,
-            h11_max_incomplete_event_size=LONGEST_HEAD,
-        )
-        server = PromptServer(config)
+        server = PromptServer(make_config(app))
 
         def end() -> None:
             streams.close()
