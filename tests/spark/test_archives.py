@@ -35,7 +35,7 @@ def test_a_job_that_has_ended_can_still_be_looked_at(
     data = path.read_bytes()
     header = decode_header(path.name, data)
     assert (header.job["name"], header.job["state"]) == ("numbers", "FAILED")
-    answers = {name: json.loads(answer) for name, answer in decode_archive("a", data).items()}
+    answers = {name: json.loads(answer) for name, answer in decode_archive("a", [data]).items()}
     assert answers[""]["state"] == "FAILED"
     assert [failure["operator"] for failure in answers["/exceptions"]["exceptions"]] == ["careful"]
     assert answers["/config"]["settings"]["jobmanager.archive.fs.dir"] == str(folder)

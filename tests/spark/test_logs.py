@@ -103,7 +103,7 @@ def test_a_plain_program_has_json_lines_and_an_archive_by_setting(tmp_path: Path
     assert {line["attempt"] for line in driver} == {0}
     assert looked["job_id"] == driver[0]["job_id"]
     (archive,) = (tmp_path / "archives").iterdir()  # the program has waited for it
-    answers = decode_archive(archive.name, archive.read_bytes())
+    answers = decode_archive(archive.name, [archive.read_bytes()])
     assert json.loads(answers[""])["state"] == "FINISHED"
     assert {"/why", "/logs", "/plan", "/metrics?get"} <= set(answers)
     assert [line for line in lines if line["level"] not in ("INFO", "WARNING")] == []

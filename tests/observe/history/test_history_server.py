@@ -1,5 +1,6 @@
 """`headgate history` over real sockets: the same answers as from the driver, and nothing else."""
 
+import gzip
 import json
 import logging
 from pathlib import Path
@@ -8,7 +9,10 @@ from typing import Any
 import pytest
 
 from headgate.api.job import JobStatus
+from headgate.host.checkpoints.folder import open_folder
 from headgate.observe.history import archive_folder
+from headgate.observe.history.archive import encode_archive
+from headgate.observe.history.archive_folder import write_archive
 from tests.observe.history.kit import archive, ended_job, history_of
 from tests.observe.web.kit import serving
 
@@ -172,3 +176,40 @@ def test_bad_parameters_are_refused(tmp_path: Path, query: str) -> None:
         answer = history(f"/jobs/ab12/logs?{query}")
         assert answer.status == 400
         assert "must be a whole number" in answer.json["errors"][0]
+
+
+@pytest.mark.parametrize(
+    "answer", [b"1", b"[]", b"{}", b'{"lines":3}', b'{"lines":[3]}', b'[{"id":[]}]', b"null"]
+)
+def test_answers_that_are_none_are_told_in_a_sentence(
+    tmp_path: Path, answer: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = {"": b"{}", "/logs": answer, "/metrics": b"[]", "/metrics?get": answer}
+    data = encode_archive({"jid": "ab12", "state": "FAILED"}, 17, answers)
+    write_archive(open_folder(str(tmp_path)), "ab12", 17, data)
+    with history_of(tmp_path) as ask:
+        for path in ("/jobs/ab12/logs", "/jobs/ab12/metrics?get=a"):
+            reply = ask(path)
+            assert reply.status in (200, 404)
+            assert reply.status == 200 or "an answer in it is none" in reply.json["errors"][0]
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        b'{"jid":3}',
+        b'{"jid":null,"state":[1]}',
+        b'{"jid":{"a":1},"state":1e999}',
+        b'{"jid":"x","tasks":' + b"9" * 400 + b"}",
+        b'{"jid":"\\ud800"}',
+    ],
+)
+def test_a_strange_header_harms_no_other(tmp_path: Path, job: bytes) -> None:
+    header = b'{"headgate-archive":1,"version":"","written-at-ms":1,"job":' + job + b"}\n"
+    data = gzip.compress(header) + gzip.compress(b"")
+    write_archive(open_folder(str(tmp_path)), "strange", 5, data)
+    archive(ended_job(), tmp_path)
+    with history_of(tmp_path) as ask:
+        for path in ("/jobs", "/jobs/overview", "/overview", "/jobs/ab12"):
+            assert ask(path).status == 200, path

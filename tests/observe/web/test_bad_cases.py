@@ -6,10 +6,12 @@ import os
 import socket
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from starlette.types import Message
 
 from headgate.api.job import JobStatus
 from headgate.base.errors import SettingsInvalid
@@ -28,6 +30,7 @@ from headgate.observe.web.server import (
 )
 from headgate.observe.web.shown_jobs import ENDED, KEPT, ShownJob, ShownJobs
 from tests.observe.web.kit import (
+    DEADLINE_S,
     Caller,
     ScriptedJob,
     five_vertices,
@@ -291,6 +294,21 @@ def test_followers_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> Non
         until(is_free)
 
 
+def test_a_burst_of_followers_does_not_pass_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_streams, "MAX_FOLLOWERS", 16)
+    request = b"GET /jobs/ab12/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with serving(ScriptedJob(five_vertices())) as ask, ExitStack() as stack:
+        assert ask("/jobs").status == 200
+        where = "127.0.0.1", ask.server.port
+        burst = [
+            stack.enter_context(socket.create_connection(where, DEADLINE_S)) for _ in range(80)
+        ]
+        for follower in burst:
+            follower.sendall(request)
+        answers = Counter(follower.recv(12) for follower in burst)
+    assert answers == {b"HTTP/1.1 200": 16, b"HTTP/1.1 503": 64}
+
+
 def _follow(ask: Caller) -> socket.socket:
     follower = socket.create_connection(("127.0.0.1", ask.server.port), 30)
     follower.sendall(b"GET /jobs/ab12/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -302,11 +320,15 @@ def test_a_follower_that_takes_nothing_is_dropped(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(event_streams, "SEND_S", 0.05)
     streams, shown = EventStreams(), ShownJob(ScriptedJob(five_vertices()))
 
-    async def never(message: object) -> None:
-        await asyncio.sleep(60)
+    async def never_a_body(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.sleep(60)
 
-    with pytest.raises(asyncio.TimeoutError):
-        asyncio.run(streams.feed(shown, never))
+    async def stays() -> Message:
+        await asyncio.sleep(60)
+        return {"type": "http.disconnect"}
+
+    asyncio.run(streams.follow(shown)({"method": "GET"}, stays, never_a_body))
     assert not streams._followers
     assert not streams._latest
 

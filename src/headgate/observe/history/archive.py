@@ -2,11 +2,12 @@
 
 The file is compressed text of one JSON object a line: first a header, for lists of archives, then
 each path with its answer. Law: it has a bound; what does not fit is left out, the largest lists
-last, and the archive says so. A file that is damaged, or is no archive, raises ArchiveDamaged.
+last, and the archive says so. Reading takes no more memory than an archive may hold, whatever the
+file is; one that is damaged, or is no archive, raises ArchiveDamaged.
 """
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -17,15 +18,19 @@ from headgate.base.errors import HeadgateError
 FORMAT: Final = 1
 SUFFIX: Final = ".archive.gz"
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""Of all answers together, before they are compressed."""
-LARGEST: Final = 4 * MOST_BYTES
-"""A file that holds more is not read."""
+"""Of all lines together, before they are compressed."""
+LARGEST: Final = MOST_BYTES + MOST_BYTES // 4
+"""A file that is larger, or holds more, is not read."""
+MOST_PATHS: Final = 50_000
 HEADER_BYTES: Final = 64 * 1024
-"""The header is within so many bytes of the file."""
+"""The header is within so many bytes of the file, and has no more itself."""
+MOST_FIELDS: Final = 100
+"""Of a job, as lists of jobs show it."""
+CHUNK_BYTES: Final = 256 * 1024
 _LEVEL: Final = 6
 _GZIP: Final = 31  # zlib's window, with the header of gzip
 _PARTS: Final = 2
-_DAMAGE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_DAMAGE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError)
 
 
 class ArchiveDamaged(HeadgateError):
@@ -64,11 +69,12 @@ def encode_archive(
     fitting: list[bytes] = []
     size = left_out = 0
     for path, answer in answers.items():
-        if size + len(answer) > MOST_BYTES:
+        line = msgspec.json.encode(ArchivedPath(path, msgspec.Raw(answer))) + b"\n"
+        if size + len(line) > MOST_BYTES or len(fitting) == MOST_PATHS:
             left_out += 1
             continue
-        size += len(answer)
-        fitting.append(msgspec.json.encode(ArchivedPath(path, msgspec.Raw(answer))) + b"\n")
+        size += len(line)
+        fitting.append(line)
     header = ArchiveHeader(FORMAT, __version__, written_at_ms, job, left_out)
     # Two parts, so that the header can be read without the rest.
     return _packed([msgspec.json.encode(header) + b"\n"]) + _packed(fitting)
@@ -78,31 +84,55 @@ def decode_header(name: str, start: bytes) -> ArchiveHeader:
     """Of the file that begins with these bytes; raises ArchiveDamaged."""
     unpacking = zlib.decompressobj(_GZIP)
     try:
-        text = unpacking.decompress(start, 16 * HEADER_BYTES)
+        text = unpacking.decompress(start, HEADER_BYTES)
     except zlib.error as error:
         raise ArchiveDamaged(name, str(error)) from error
     if not text.endswith(b"\n"):
-        raise ArchiveDamaged(name, "its header is not whole")
+        raise ArchiveDamaged(name, "its header is not whole, or too long")
     try:
         found = msgspec.json.decode(text, type=ArchiveHeader)
+        msgspec.json.encode(found.job)  # what cannot be written would spoil the whole list
     except _DAMAGE as error:
         raise ArchiveDamaged(name, f"its header is none ({error})") from error
     if found.headgate_archive != FORMAT:
         problem = f"it has format {found.headgate_archive}, and this Headgate reads {FORMAT}"
         raise ArchiveDamaged(name, problem)
+    inner = (value for value in found.job.values() if isinstance(value, dict))
+    if any(len(fields) > MOST_FIELDS for fields in (found.job, *inner)):
+        raise ArchiveDamaged(name, f"its header has more than {MOST_FIELDS} fields")
     return found
 
 
-def decode_archive(name: str, data: bytes) -> dict[str, bytes]:
-    """Answers by path; raises ArchiveDamaged."""
-    lines = b"".join(_unpacked(name, data)).split(b"\n")
-    if lines.pop():
+def decode_archive(name: str, data: Iterable[bytes]) -> dict[str, bytes]:
+    """Answers by path, of a file that is read piece by piece; raises ArchiveDamaged."""
+    answers: dict[str, bytes] = {}
+    lines = _lines(name, _unpacked(name, data))
+    next(lines, None)  # the header
+    for line in lines:
+        try:
+            found = msgspec.json.decode(line, type=ArchivedPath)
+        except _DAMAGE as error:
+            raise ArchiveDamaged(name, f"a line of it is no answer ({error})") from error
+        if len(answers) == MOST_PATHS:
+            raise ArchiveDamaged(name, f"it has more than {MOST_PATHS:,} answers")
+        if found.path in answers:
+            raise ArchiveDamaged(name, f"it has two answers for the path {found.path[:100]!r}")
+        answers[found.path] = bytes(found.json)
+    return answers
+
+
+def _lines(name: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    parts: list[bytes] = []  # of a line that is not whole yet
+    for piece in pieces:
+        start = 0
+        while (end := piece.find(b"\n", start)) >= 0:
+            yield b"".join([*parts, piece[start:end]])
+            parts.clear()
+            start = end + 1
+        if start < len(piece):
+            parts.append(piece[start:])
+    if parts:
         raise ArchiveDamaged(name, "its last line is not whole")
-    try:
-        paths = [msgspec.json.decode(line, type=ArchivedPath) for line in lines[1:]]
-    except _DAMAGE as error:
-        raise ArchiveDamaged(name, str(error)) from error
-    return {found.path: bytes(found.json) for found in paths}
 
 
 def _packed(lines: list[bytes]) -> bytes:
@@ -110,22 +140,27 @@ def _packed(lines: list[bytes]) -> bytes:
     return b"".join([*map(packing.compress, lines), packing.flush()])
 
 
-def _unpacked(name: str, data: bytes) -> Iterator[bytes]:
-    """The parts one after the other, as gzip does it, up to a bound."""
-    size = parts = 0
-    while data:
-        if parts == _PARTS:
-            raise ArchiveDamaged(name, f"it has more than {_PARTS} parts")
-        parts += 1
-        unpacking = zlib.decompressobj(_GZIP)
-        try:
-            part = unpacking.decompress(data, LARGEST - size + 1)
-        except zlib.error as error:
-            raise ArchiveDamaged(name, str(error)) from error
-        size += len(part)
-        if size > LARGEST:
-            raise ArchiveDamaged(name, f"it holds more than {LARGEST:,} bytes")
-        if not unpacking.eof:
-            raise ArchiveDamaged(name, "its end is missing")
-        yield part
-        data = unpacking.unused_data
+def _unpacked(name: str, data: Iterable[bytes]) -> Iterator[bytes]:
+    """The parts one after the other, as gzip does it, in short pieces and up to a bound."""
+    size, parts, unpacking = 0, 0, None
+    for read in data:
+        left = read
+        while left:
+            if unpacking is None:
+                if parts == _PARTS:
+                    raise ArchiveDamaged(name, f"it has more than {_PARTS} parts")
+                parts += 1
+                unpacking = zlib.decompressobj(_GZIP)
+            try:
+                piece = unpacking.decompress(left, CHUNK_BYTES)
+            except zlib.error as error:
+                raise ArchiveDamaged(name, str(error)) from error
+            size += len(piece)
+            if size > LARGEST:
+                raise ArchiveDamaged(name, f"it holds more than {LARGEST:,} bytes")
+            yield piece
+            left = unpacking.unused_data if unpacking.eof else unpacking.unconsumed_tail
+            if unpacking.eof:
+                unpacking = None
+    if unpacking is not None:
+        raise ArchiveDamaged(name, "its end is missing")

@@ -9,13 +9,14 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from headgate.base.errors import HeadgateError
 from headgate.observe.history.archive import (
+    CHUNK_BYTES,
     HEADER_BYTES,
     LARGEST,
     SUFFIX,
@@ -55,7 +56,6 @@ class FilesFolder(Protocol):
     def put(self, name: str, data: bytes, /) -> bool: ...
     def entries(self) -> Sequence[FileEntry]: ...
     def open(self, name: str) -> Any: ...
-    def read(self, name: str) -> bytes: ...
 
 
 def write_archive(folder: FilesFolder, job_id: str, written_at_ms: int, data: bytes) -> str:
@@ -109,7 +109,7 @@ class ArchiveList:
             with self._folder.open(archive.name) as file:
                 if file.size() > LARGEST:
                     raise ArchiveDamaged(archive.name, "it is too large")
-            answers = decode_archive(archive.name, self._folder.read(archive.name))
+                answers = decode_archive(archive.name, _pieces(file))
             self._loaded[archive.name] = answers
             while len(self._loaded) > LOADED:
                 self._loaded.popitem(last=False)
@@ -150,6 +150,13 @@ class ArchiveList:
         except (HeadgateError, OSError) as error:
             log.warning("%s; it is passed over", error)
             return None
+
+
+def _pieces(file: Any) -> Iterator[bytes]:
+    at = 0
+    while piece := bytes(file.read_at(CHUNK_BYTES, at)):
+        yield piece
+        at += len(piece)
 
 
 def _by_key(found: list[tuple[str, ArchiveHeader]]) -> dict[str, ListedArchive]:

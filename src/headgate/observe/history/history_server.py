@@ -8,7 +8,7 @@ what only a running job could answer is refused with a sentence.
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -24,6 +24,7 @@ from starlette.types import ASGIApp
 from headgate import __version__
 from headgate.base.errors import HeadgateError
 from headgate.base.settings import RestSettings
+from headgate.observe.history.archive import ArchiveDamaged
 from headgate.observe.history.archive_folder import ArchiveList, FilesFolder, ListedArchive
 from headgate.observe.web.access import Access, problem
 from headgate.observe.web.addresses import bind, public_name, reachable, token_of
@@ -40,6 +41,8 @@ REFRESH_MS: Final = 5_000
 LIVE: Final = ("flamegraph", "peek", "channels", "savepoints", "stop")
 """Ends of paths that look into running tasks."""
 MOST_LINES: Final = 1_000
+
+_Kind = TypeVar("_Kind")
 
 
 class HistoryServer:
@@ -191,15 +194,39 @@ def _json(body: bytes) -> Response:
 def _some_lines(answer: bytes, request: Request) -> bytes:
     """Those behind ``after``, as many as ``limit`` says."""
     after, limit = _number(request, "after", 0), _number(request, "limit", MOST_LINES)
-    lines = msgspec.json.decode(answer).get("lines", [])
-    lines = [line for line in lines if line.get("number", 0) > after][:limit]
-    return msgspec.json.encode({"lines": lines, "next": lines[-1]["number"] if lines else after})
+    lines: list[tuple[int, msgspec.Raw]] = []
+    for line in _decoded(answer, _Lines).lines:
+        number = _decoded(line, _Line).number
+        if number > after and len(lines) < limit:
+            lines.append((number, line))
+    last = lines[-1][0] if lines else after
+    return msgspec.json.encode({"lines": [line for _, line in lines], "next": last})
 
 
 def _some_metrics(answer: bytes, wanted: list[str]) -> bytes:
     """Those that ``get`` names, in that order."""
-    metrics = {metric["id"]: metric for metric in msgspec.json.decode(answer)}
+    metrics = {_decoded(raw, _Metric).id: raw for raw in _decoded(answer, list[msgspec.Raw])}
     return msgspec.json.encode([metrics[name] for name in wanted if name in metrics])
+
+
+class _Line(msgspec.Struct):
+    number: int = 0
+
+
+class _Lines(msgspec.Struct):
+    lines: list[msgspec.Raw] = []
+
+
+class _Metric(msgspec.Struct):
+    id: str
+
+
+def _decoded(answer: bytes | msgspec.Raw, kind: type[_Kind]) -> _Kind:
+    """Raises ArchiveDamaged: a file may hold any JSON in place of an answer."""
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except msgspec.MsgspecError as error:
+        raise ArchiveDamaged("of the job", f"an answer in it is none ({error})") from error
 
 
 def _number(request: Request, name: str, default: int) -> int:

@@ -77,33 +77,35 @@ class EventStreams:
 
     def follow(self, shown: ShownJob) -> Response:
         """The stream of a job, or why there is none."""
-        if self._is_closed or self._followers.total() >= MAX_FOLLOWERS:
-            return problem(
-                503, f"{MAX_FOLLOWERS} pages follow jobs of this driver already; close some of them"
-            )
         return _Stream(self, shown)
+
+    def enter(self, shown: ShownJob) -> bool:
+        """Count a follower, unless there are too many; whoever is counted leaves again."""
+        if self._is_closed or self._followers.total() >= MAX_FOLLOWERS:
+            return False
+        self._followers[shown] += 1
+        return True
+
+    def leave(self, shown: ShownJob) -> None:
+        self._followers[shown] -= 1
+        if not self._followers[shown]:
+            del self._followers[shown]
+            self._latest.pop(shown, None)
 
     async def feed(self, shown: ShownJob, send: Send) -> None:
         """Send to one follower until it leaves, stays silent, or nothing more can come."""
-        self._followers[shown] += 1
-        try:
-            sent = self._latest.get(shown)
-            await _send(send, job_event(shown))
-            while not self._is_closed and sent != GONE:
-                changed, latest = self._changed, self._latest.get(shown)
-                if latest is not None and latest is not sent:
-                    sent = latest
-                    await _send(send, latest)
-                    continue
-                try:
-                    await asyncio.wait_for(changed.wait(), QUIET_S)
-                except asyncio.TimeoutError:
-                    await _send(send, b": quiet\n\n")
-        finally:
-            self._followers[shown] -= 1
-            if not self._followers[shown]:
-                del self._followers[shown]
-                self._latest.pop(shown, None)
+        sent = self._latest.get(shown)
+        await _send(send, job_event(shown))
+        while not self._is_closed and sent != GONE:
+            changed, latest = self._changed, self._latest.get(shown)
+            if latest is not None and latest is not sent:
+                sent = latest
+                await _send(send, latest)
+                continue
+            try:
+                await asyncio.wait_for(changed.wait(), QUIET_S)
+            except asyncio.TimeoutError:
+                await _send(send, b": quiet\n\n")
 
 
 async def _send(send: Send, body: bytes) -> None:
@@ -120,6 +122,16 @@ class _Stream(Response):
         super().__init__(media_type="text/event-stream")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._streams.enter(self._watched):
+            text = f"{MAX_FOLLOWERS} pages follow jobs of this driver already; close some of them"
+            await problem(503, text)(scope, receive, send)
+            return
+        try:
+            await self._stream(scope, receive, send)
+        finally:
+            self._streams.leave(self._watched)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         del self.headers["content-length"]
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         if scope["method"] == "HEAD":
