@@ -19,6 +19,7 @@ from headgate.base.messages import ControlMessage
 from headgate.control.frames import (
     GREETING_BYTES,
     GREETINGS,
+    MESSAGE_BYTES,
     TO_DRIVER,
     TO_TASK_MANAGER,
     FrameReader,
@@ -192,14 +193,14 @@ def _next(
     if greeting is not None:
         proof.received(greeting)
         if proof.is_done:
-            reader.proven(proof.keys.receiving)
+            reader.proven(proof.keys.receiving, MESSAGE_BYTES)
     return greeting
 
 
 def _sealed(decoder: "msgspec.msgpack.Decoder[Any]", stream: bytes, piece: int) -> bool:
     key = b"k" * 32
     seal, reader = Seal(key), FrameReader(PeerName("adversary"))
-    reader.proven(key)
+    reader.proven(key, MESSAGE_BYTES)
     with no_unpickling():
         for at in range(0, len(stream), 64 * piece):
             body = stream[at : at + 64 * piece]

@@ -77,6 +77,7 @@ def test_times_have_units_up_to_a_day(text: str, interval_ms: int) -> None:
         ("execution.checkpointing.max-concurrent-checkpoints", "0", "0 is below 1"),
         ("execution.checkpointing.mode", "twice", "none of exactly_once, at_least_once"),
         ("execution.checkpointing.data-inline-threshold", "-1", "-1 is below 0"),
+        ("execution.checkpointing.data-inline-threshold", "2 mb", "above 1048576"),
         (UNALIGNED, "sometimes", "neither true nor false"),
     ],
 )

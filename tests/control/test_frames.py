@@ -9,22 +9,27 @@ from headgate.base.errors import FrameMalformed, FrameTooLong
 from headgate.base.ids import PeerName
 from headgate.base.messages import (
     Cancel,
+    Failure,
     Heartbeat,
     Hello,
     Shutdown,
     TaskChanged,
+    TaskManagerFailed,
     TaskState,
     ToTaskManager,
 )
 from headgate.control.frames import (
     GREETING_BYTES,
     GREETINGS,
+    MESSAGE_BYTES,
+    REPORT_BYTES,
     TO_DRIVER,
     TO_TASK_MANAGER,
     FrameReader,
     FrameWriter,
     encode,
 )
+from headgate.control.seal import HEAD_BYTES
 
 PEER = PeerName("worker")
 MESSAGES: list[ToTaskManager] = [Cancel("r", "x" * 300), Heartbeat(), Shutdown("r")]
@@ -72,10 +77,26 @@ def test_what_a_stranger_says_is_told_in_one_short_line() -> None:
 
 def test_a_proven_peer_may_send_more() -> None:
     reader = FrameReader(PEER)
-    reader.proven(b"k" * 32)
+    reader.proven(b"k" * 32, REPORT_BYTES)
     message = Cancel("r", "x" * 100_000)
     reader.received(FrameWriter(b"k" * 32).encode(message))
     assert reader.next(TO_TASK_MANAGER) == message
+
+
+def test_a_proven_peer_may_not_send_more_than_its_messages_can_need() -> None:
+    reader = FrameReader(PEER)
+    reader.proven(b"k" * 32, REPORT_BYTES)
+    frame = FrameWriter(b"k" * 32).encode(Cancel("r", "x" * (REPORT_BYTES + 1)))
+    reader.received(frame[:HEAD_BYTES])
+    with pytest.raises(FrameTooLong, match=f"the limit is {REPORT_BYTES}"):
+        reader.next(TO_DRIVER)
+
+
+def test_a_report_that_the_driver_would_refuse_is_not_sent() -> None:
+    text = "x" * (REPORT_BYTES + 1)
+    with pytest.raises(FrameTooLong, match="TaskManagerFailed"):
+        encode(TaskManagerFailed("r", 0, Failure("builtins.ValueError", text)))
+    assert len(encode(Cancel("r", text))) < MESSAGE_BYTES, "to a task manager it may go"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ MESSAGES: list[ToTaskManager] = [Cancel("r", "x" * 300), Heartbeat(), Shutdown("
 
 def reader_of(keys: SealKeys) -> FrameReader:
     reader = FrameReader(PEER)
-    reader.proven(keys.receiving)
+    reader.proven(keys.receiving, MESSAGE_BYTES)
     return reader
 
 

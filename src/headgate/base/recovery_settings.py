@@ -39,6 +39,8 @@ _STRATEGY_SPELLINGS: Final = {
     "failurerate": "failure-rate",
 }
 _LONGEST_ID: Final = 64
+_MOST_INLINE_BYTES: Final = 1 << 20
+"""More would not fit into a task's acknowledgement."""
 _IN_IDS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
@@ -144,7 +146,7 @@ class CheckpointSettings(SettingsGroup):
     inline_bytes: int = setting(
         "execution.checkpointing.data-inline-threshold",
         20 * 1024,
-        "Bytes of state of a task that go into the metadata instead of a file.",
+        "Bytes of state of a task that go into the metadata instead of a file; 1 MiB at most.",
         0,
     )
     hmac_secret: str = setting(
@@ -186,6 +188,14 @@ class CheckpointSettings(SettingsGroup):
     def overtake_after_ms(self) -> int | None:
         """When barriers begin to overtake records; 0: at once; None: never."""
         return self.aligned_timeout_ms if self.unaligned and self.is_exact else None
+
+    def _check(self) -> None:
+        if self.inline_bytes > _MOST_INLINE_BYTES:
+            raise SettingsInvalid(
+                "execution.checkpointing.data-inline-threshold",
+                f"{self.inline_bytes} is above {_MOST_INLINE_BYTES} (1 MiB, as in Flink); larger "
+                f"state belongs into files",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ looked at. Law: how the stream was cut makes no difference, and no more is kept 
 allows, which is small until the peer is proven.
 """
 
-from typing import Final, TypeVar
+from typing import Final, TypeVar, get_args
 
 import msgspec
 
@@ -19,7 +19,11 @@ GREETING_BYTES: Final = 4 * 1024
 """The longest frame of a peer that is not proven."""
 MAX_STRANGE_TEXT: Final = 300
 MESSAGE_BYTES: Final = 2**31 - 1
-"""The longest frame at all; the job's code with everything its functions hold travels in one."""
+"""The longest frame at all; the job's code with everything its functions hold travels in one, from
+the driver to a task manager."""
+REPORT_BYTES: Final = 64 * 1024 * 1024
+"""The longest frame to the driver, which has a connection to each worker: what is acknowledged of a
+checkpoint names files, and answers to inspections, log lines and exceptions are bounded."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
@@ -29,6 +33,8 @@ TO_TASK_MANAGER: Final[msgspec.msgpack.Decoder[ToTaskManager]] = msgspec.msgpack
     ToTaskManager
 )
 TO_VISITOR: Final[msgspec.msgpack.Decoder[ToVisitor]] = msgspec.msgpack.Decoder(ToVisitor)
+
+_REPORTS: Final = frozenset(get_args(ToDriver))
 
 _M = TypeVar("_M")
 
@@ -73,11 +79,11 @@ class FrameReader:
         """Whether an end of the stream would be an orderly one."""
         return not self._kept
 
-    def proven(self, key: bytes) -> None:
-        """The handshake is over: frames are sealed from here on, and may be long."""
+    def proven(self, key: bytes, limit: int) -> None:
+        """The handshake is over: frames are sealed from here on, and may be so long."""
         assert self._end is None, "in the middle of a greeting"
         self._seal = Seal(key)
-        self.limit = MESSAGE_BYTES
+        self.limit = limit
 
     def received(self, data: bytes) -> None:
         """The stream goes on."""
@@ -131,7 +137,7 @@ def _one_line(text: str) -> str:
 
 def _encode_body(message: ControlMessage) -> bytes:
     body = _ENCODER.encode(message)
-    if len(body) > MESSAGE_BYTES:
-        what = type(message).__name__
-        raise FrameTooLong(PeerName("this side"), len(body), MESSAGE_BYTES, what)
+    limit = REPORT_BYTES if type(message) in _REPORTS else MESSAGE_BYTES
+    if len(body) > limit:
+        raise FrameTooLong(PeerName("this side"), len(body), limit, type(message).__name__)
     return body

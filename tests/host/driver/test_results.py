@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.base.errors import DriverLost, ResultsRefused
+from headgate.host.driver import results
 from headgate.host.driver.results import ResultServer, ResultWriter, StreamClosed
 from headgate.host.net.contact import DriverContact, secret_of_job
 from tests.host.control_rig import is_hung_up
@@ -92,6 +93,25 @@ def test_a_taker_that_raises_is_told_to_the_sink(
     writer.write([1])
     with pytest.raises(ResultsRefused, match=f"cannot take them .{type(error).__name__}: .*gone"):
         writer.flush()
+    writer.close()
+
+
+def test_a_list_is_cut_to_fit_and_a_record_that_does_not_is_told(
+    server: ResultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "MAX_FRAME_BYTES", 10_000)
+    taken: list[bytes] = []
+    writer = ResultWriter(server.open(taken.extend))
+    records = [bytes([number]) * 3_000 for number in range(20)]
+    writer.write(records)
+    writer.flush()
+    assert taken == records
+    with pytest.raises(ResultsRefused, match="10,000 bytes at most, and one has 20,0"):
+        writer.write([b"x" * 20_000])
+    writer._send(pickle.dumps([b"x" * 20_000]))
+    with pytest.raises(DriverLost):
+        writer.flush()
+    assert taken == records
     writer.close()
 
 

@@ -29,7 +29,14 @@ from headgate.base.messages import (
     ToVisitor,
 )
 from headgate.base.questions import Question
-from headgate.control.frames import GREETINGS, TO_DRIVER, FrameReader, FrameWriter, encode
+from headgate.control.frames import (
+    GREETINGS,
+    REPORT_BYTES,
+    TO_DRIVER,
+    FrameReader,
+    FrameWriter,
+    encode,
+)
 from headgate.control.proof import DriverProof
 from headgate.host.net.control_client import CHUNK_BYTES, ProvenConnection, receive_by
 from headgate.host.net.transport import Socket, greet
@@ -193,8 +200,12 @@ def prove_stranger(
     find_secret: Callable[[str], bytes | None],
     timeout_s: float,
     on_proven: Callable[[], None] = lambda: None,
+    limit: int = REPORT_BYTES,
 ) -> tuple[str, ProvenConnection]:
-    """Let a new connection prove itself within this time; returns its job."""
+    """Let a new connection prove itself within this time; returns its job.
+
+    ``limit``: the longest frame that it may send then.
+    """
     deadline = time.monotonic() + timeout_s
     reader = FrameReader(PeerName(name))
     proof = DriverProof(find_secret, secrets.token_bytes(NONCE_BYTES), PeerName(name))
@@ -203,7 +214,7 @@ def prove_stranger(
         greeting = receive_by(sock, reader, GREETINGS, deadline)
         answer = encode(proof.received(greeting))
         if proof.is_done:  # the peer may send as soon as it has read the welcome
-            reader.proven(proof.keys.receiving)
+            reader.proven(proof.keys.receiving, limit)
             on_proven()  # before the welcome, from which on the peer counts as proven
         sock.sendall(answer)
     return proof.job, ProvenConnection(sock, reader, FrameWriter(proof.keys.sending))

@@ -23,7 +23,6 @@ from typing import Any, Final
 from headgate.base.errors import DriverLost, HeadgateError, ResultsRefused
 from headgate.base.messages import Address, ControlTimes
 from headgate.base.settings import ExchangeSettings
-from headgate.control.frames import MESSAGE_BYTES
 from headgate.functions.sink import SinkWriter
 from headgate.host.driver.control_peer import prove_stranger
 from headgate.host.net.contact import DriverContact, secret_of_job
@@ -36,7 +35,8 @@ log = logging.getLogger(__name__)
 DONE: Final = b""
 """The frame after the last records. The driver answers with it when it has consumed everything."""
 SECRET_BYTES: Final = 32
-MAX_FRAME_BYTES: Final = MESSAGE_BYTES
+MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
+"""Of a list of records, which is cut to fit, and of a single record."""
 PROBLEM_CHARS: Final = 2000
 
 Take = Callable[[list[Any]], None]
@@ -137,6 +137,7 @@ class ResultServer:
                 self._secret_of,
                 timeout_s,
                 lambda: self._listener.no_stranger(accepted),
+                MAX_FRAME_BYTES,
             )
             with self._lock:
                 self._connections[accepted] = stream
@@ -220,6 +221,10 @@ class ResultWriter(SinkWriter):
     def write(self, records: list[Any]) -> None:
         """Send records; waits while the driver is slow."""
         data = pickle.dumps(records, 5)
+        if len(data) > MAX_FRAME_BYTES and len(records) == 1:
+            raise ResultsRefused(
+                f"takes records of {MAX_FRAME_BYTES:,} bytes at most, and one has {len(data):,}"
+            )
         if len(data) > MAX_FRAME_BYTES:
             half = len(records) // 2
             self.write(records[:half])

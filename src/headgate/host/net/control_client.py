@@ -24,6 +24,7 @@ from headgate.base.ids import PeerName
 from headgate.base.messages import NONCE_BYTES, Heartbeat, ToDriver, ToTaskManager
 from headgate.control.frames import (
     GREETINGS,
+    MESSAGE_BYTES,
     TO_TASK_MANAGER,
     FrameReader,
     FrameWriter,
@@ -257,7 +258,7 @@ def prove_to_driver(sock: Socket, contact: DriverContact) -> ProvenConnection:
         problem = f"{error} before both sides were proven; the job may be over already"
         raise PeerUnproven(peer, problem) from error
     keys = proof.keys
-    reader.proven(keys.receiving)
+    reader.proven(keys.receiving, MESSAGE_BYTES)
     return ProvenConnection(sock, reader, FrameWriter(keys.sending))
 
 
