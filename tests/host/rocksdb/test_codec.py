@@ -1,12 +1,16 @@
 """Keys and values of state as RocksDB's bytes: equal is equal, and everything can be read back."""
 
 import datetime
+import marshal
+import pickle
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +27,7 @@ from headgate.host.rocksdb.codec import (
     state_prefix,
     unpack,
 )
+from headgate.host.saved_state.loading import SafeLoader
 
 
 @dataclass(frozen=True)
@@ -155,6 +160,10 @@ def test_an_entry_of_a_map_is_read_back(key: Any, inner: Any, value: int) -> Non
         float("inf"),
         "",
         "text \ud800",
+        2**63,
+        2**64,
+        -1,
+        b"",
         b"\x80\x05",
         (1, [2]),
         [1, {"a": {2}}],
@@ -170,6 +179,33 @@ def test_values_come_back_as_they_were(value: Any) -> None:
     found = unpack(pack(value))
     assert found == value
     assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("value", [0, -(2**70), 84, True, False, 1.5, "", "text \ud800", b"\x80"])
+def test_values_of_the_first_release_are_read(value: Any) -> None:
+    found = unpack(marshal.dumps(value, 2))
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_a_value_that_would_end_the_process_is_refused() -> None:
+    with pytest.raises(ValueError, match="begins with 0xa9"):
+        unpack(bytes.fromhex("a9 01 3c 01000000 72 00000000"), SafeLoader())
+
+
+@pytest.mark.parametrize("wrong", ["91dd7fffffff", "9181a16101", "91c403000000", "91"])
+def test_messagepack_of_anything_but_a_number_or_text_is_refused(wrong: str) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        unpack(bytes.fromhex(wrong))
+
+
+def test_what_the_loader_refuses_is_given_to_no_other(tmp_path: Path) -> None:
+    """A pickle that fails with AttributeError, and holds the name of a class that has moved."""
+    refused = b"0cbuiltins\nset\n)R}X\x01\0\0\0aK\x01sb0cheadgate.api.time\nTime\n0"
+    call = b"cposix\nmkdir\n" + pickle.dumps((str(tmp_path / "made"),), 4)[2:-1] + b"R"
+    with pytest.raises(AttributeError):
+        unpack(b"\x80\x04" + call + refused + b"N.", SafeLoader())
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_namespace_keeps_its_class_though_another_equals_it() -> None:

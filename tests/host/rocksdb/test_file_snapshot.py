@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
+from rocksdict import Options, Rdict
 
 from headgate.base.checkpoints import Piece
 from headgate.base.errors import StateBroken
@@ -18,13 +19,16 @@ from headgate.core.state.keys import groups_of, key_group
 from headgate.core.state.memory import MemoryBackend
 from headgate.host.rocksdb import backend as rocksdb_backend
 from headgate.host.rocksdb.backend import RocksBackend, RocksBackends
+from headgate.host.rocksdb.codec import AddressCodec, pack
 from headgate.host.rocksdb.file_snapshot import (
     CATALOG_FILE,
     UNWRITTEN_FILE,
     DatabaseCatalog,
     Increments,
+    pieces_in,
     read_catalog,
 )
+from headgate.host.saved_state.loading import SafeLoader
 from tests.core.state.conformance import (
     GROUPS,
     KEYS,
@@ -301,11 +305,25 @@ def test_files_of_another_job_or_python_are_refused(
         (data.replace(b"python\xa4", b"python\xa4x")[:-1], "no tables"),
         (b"", "no tables"),
         (data.replace(b"3.", b"2."), "written by Python 2"),
-        (data.replace(b"version\x01", b"version\x02"), "version 2, this side reads 1"),
+        (data.replace(b"version\x02", b"version\x03"), "version 3, this side reads 2"),
     ):
         (tmp_path / CATALOG_FILE).write_bytes(wrong)
         with pytest.raises(StateBroken, match=words):
             read_catalog(tmp_path)
+
+
+@pytest.mark.parametrize("forged", ["key", "value"])
+def test_bytes_that_would_end_the_process_are_read_as_damage(tmp_path: Path, forged: str) -> None:
+    """A tuple that holds a set that holds the tuple, as marshal would take it."""
+    harm = bytes.fromhex("a9 01 3c 01000000 72 00000000")
+    key = AddressCodec(GROUPS).address(0, "a", None).prefix
+    key = key if forged == "value" else key[:4] + harm + key[-2:]
+    database = Rdict(str(tmp_path / "forged"), Options(raw_mode=True))
+    database[key] = harm if forged == "value" else pack(1)
+    database.close()
+    catalog = DatabaseCatalog(GROUPS, {"total": 0}, {"total": VALUE.kind}, (), 0)
+    with pytest.raises(StateBroken, match="begins with 0xa9, as none does"):
+        [*pieces_in(tmp_path / "forged", catalog, ALL, SafeLoader())]
 
 
 # How much is written, and what is kept.

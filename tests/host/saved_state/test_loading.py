@@ -1,5 +1,6 @@
 """Pickles of a checkpoint become plain data and stand-ins, and never run anything."""
 
+import copyreg
 import datetime
 import os
 import pickle
@@ -20,7 +21,15 @@ from headgate.core.state.snapshot import Folded
 from headgate.functions.evictors import TimestampedValue
 from headgate.functions.time import Instant, Time
 from headgate.functions.window import GlobalWindow, TimeWindow
-from headgate.host.saved_state.loading import SafeLoader, SavedRow, StandIn, load_classes, shown
+from headgate.host.saved_state.loading import (
+    _PLAIN,
+    SafeLoader,
+    SavedRow,
+    StandIn,
+    _Unpickler,
+    load_classes,
+    shown,
+)
 from tests.host.saved_state.kit import Colour, Order
 
 PLAIN = [
@@ -124,11 +133,51 @@ def changing(target: bytes, name: str) -> bytes:
 
 @pytest.mark.parametrize("thing", [Row, TimeWindow, Fraction, Counter, make_row])
 def test_a_pickle_cannot_change_classes_or_functions(thing: Any) -> None:
-    SafeLoader()(changing(named(thing), "spoiled"))
+    with pytest.raises(TypeError, match="a pickle cannot change"):
+        SafeLoader()(changing(named(thing), "spoiled"))
     assert not hasattr(thing, "spoiled")
     pickle.loads(changing(named(thing), "spoiled"))
     assert hasattr(thing, "spoiled"), "the pickle was harmless anyway"
     del thing.spoiled
+
+
+CHANGES = {
+    "fields": b"}" + text("spoiled") + b"K\x01sb",
+    "slots": b"N}" + text("spoiled") + b"K\x01s\x86b",
+    "item": b"K\x01K\x02s",
+    "items": b"(K\x01K\x02u",
+    "append": b"K\x01a",
+    "appends": b"(K\x01e",
+    "add": b"(K\x01\x90",
+}
+NAMED = [*_PLAIN, ("builtins", "getattr"), ("os", "system"), ("zoneinfo", "ZoneInfo")]
+
+
+@pytest.mark.parametrize("saves_rows", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", NAMED, ids=".".join)
+def test_a_pickle_cannot_change_what_it_gets_by_its_name(
+    name: tuple[str, str], change: str, saves_rows: bool
+) -> None:
+    named_thing = "c{}\n{}\n".format(*name).encode()
+    with pytest.raises((AttributeError, TypeError, pickle.UnpicklingError)):
+        SafeLoader(saves_rows)(b"\x80\x04" + named_thing + CHANGES[change] + b".")
+    assert not vars(_Unpickler._attribute).get("spoiled")
+
+
+def test_codes_of_the_registry_of_pickle_are_refused() -> None:
+    code = 0x7FFF_FF17
+    data = b"\x80\x04\x84" + code.to_bytes(4, "little") + b"."
+    copyreg.add_extension("os", "system", code)
+    try:
+        with pytest.raises(pickle.UnpicklingError, match="registry of copyreg"):
+            SafeLoader()(data)
+        with pytest.raises(pickle.UnpicklingError, match="registry of copyreg"):
+            SafeLoader()(data)  # nor is it taken from a cache
+        assert SafeLoader()(pickle.dumps(["\x84", b"\x82\x83\x84"], 5)) == ["\x84", b"\x82\x83\x84"]
+        assert pickle.loads(data) is os.system, "the pickle was harmless anyway"
+    finally:
+        copyreg.remove_extension("os", "system", code)
 
 
 def test_parts_stand_for_rows_where_only_parts_are_looked_at() -> None:

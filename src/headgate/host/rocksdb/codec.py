@@ -4,10 +4,10 @@ A database key is: key group (2 bytes), state (2 bytes), the user's key, a form 
 namespace, then nothing (value), a running number (list) or the map's key. Law: equal keys have
 equal bytes, no address is a prefix of another, and an address can be decoded: where a key cannot be
 rebuilt from its bytes (a frozen list, a dataclass), the value begins with a head that holds it.
+A value is a number or text as MessagePack, in an array of one, or bytes, or a pickle; the first
+byte says which. Those of releases up to 0.1 begin with other bytes (see ``forms``).
 """
 
-import io
-import marshal
 import pickle
 import struct
 import threading
@@ -22,37 +22,50 @@ from headgate.base.moved import NOT_FOUND, loads, loads_moved
 from headgate.core.state.cursor import Namespace
 from headgate.core.state.keys import Frozen, key_bytes, key_group
 from headgate.core.state.snapshot import Load
-
-MARSHALLED: Final = frozenset({int, str, float, bool, bytes})
-"""Types that marshal writes in a third of the time; only the same version of Python reads them."""
+from headgate.host.rocksdb.forms import TUPLE, read_form, read_form_at
 
 BEHIND: Final = b"\xff"
 """Greater than every byte that may follow an address."""
 
-_MARSHAL: Final = 2
-"""The version; from 3 on the first byte can be that of a pickle."""
+_PACKED: Final = frozenset({int, str, float, bool})
+"""Types that MessagePack writes in a third of the time that pickle takes."""
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(tuple[int | str | float | bool]).decode
+_IN_ARRAY: Final = _encode((0,))[0]
+_BYTES: Final = b"\xc1"
+"""Before bytes; MessagePack begins with it never."""
 _PICKLE: Final = 0x80
+_REBUILT: Final = frozenset({int, str, bytes, float, bool, type(None)})
+"""Keys that can be decoded, in tuples, too."""
 _PLAIN_FORM: Final = 0
 _HEADED_FORM: Final = 0xFE
 """Forms in between are the number of the namespace's class, a named tuple."""
-_TUPLE_CODE: Final = marshal.dumps((), _MARSHAL)[0]
 _START: Final = struct.Struct(">HH")
 _SPACES_KEPT: Final = 1024
 _LENGTH: Final = struct.Struct("<I")
 
 
 def pack(value: Record) -> bytes:
-    if type(value) in MARSHALLED:
-        return marshal.dumps(value, _MARSHAL)
-    return pickle.dumps(value, 5)
+    kind = type(value)
+    if kind in _PACKED:
+        try:
+            return _encode((value,))
+        except (OverflowError, ValueError):  # more than 64 bits, or half of a surrogate pair
+            return pickle.dumps(value, 5)
+    return _BYTES + value if kind is bytes else pickle.dumps(value, 5)
 
 
 def unpack(data: bytes, load: Load | None = None) -> Record:
     """A fresh copy of the value; ``load``: what makes objects of pickles, if not pickle itself."""
+    first = data[0]
+    if first == _IN_ARRAY:
+        return _decode(data)[0]
+    if first != _PICKLE:
+        return data[1:] if first == _BYTES[0] else read_form(data)
+    if load is not None:
+        return load(data)  # and nobody else, whatever it raises
     try:
-        if load is not None:
-            return load(data) if data[0] == _PICKLE else marshal.loads(data)
-        return pickle.loads(data) if data[0] == _PICKLE else marshal.loads(data)
+        return pickle.loads(data)
     except NOT_FOUND as error:
         return loads_moved(data, error)
 
@@ -107,7 +120,7 @@ class AddressCodec:
     def address(self, state: int, key: Key, namespace: Namespace) -> Address:
         """Of a key as the cursor holds it."""
         prefix = self.key_prefix(state, key)
-        is_headed = prefix[_START.size] == _TUPLE_CODE and not is_decodable(prefix[_START.size :])
+        is_headed = not is_rebuilt(key) and not is_decodable(prefix[_START.size :])
         form, space = _NO_NAMESPACE if namespace is None else self._space(namespace)
         if is_headed or form == _HEADED_FORM:
             prefix = b"%b%c%b" % (prefix, _HEADED_FORM, space)
@@ -116,13 +129,10 @@ class AddressCodec:
 
     def decode(self, key: bytes, data: bytes) -> StoredAddress:
         """Decode an entry; its key equals what the key selector returned."""
-        file = io.BytesIO(key)
-        file.seek(_START.size)
-        key_form = marshal.load(file)
-        form = file.read(1)[0]
-        space_form = marshal.load(file)
-        rest = file.read()
-        prefix = key[: len(key) - len(rest)]
+        key_form, at = read_form_at(key, _START.size)
+        form = key[at]
+        space_form, at = read_form_at(key, at + 1)
+        prefix, rest = key[:at], key[at:]
         group, state = _START.unpack_from(key)
         if form == _HEADED_FORM:
             found, namespace = in_head(data, self._load)
@@ -186,14 +196,15 @@ def state_prefix(group: int, state: int) -> bytes:
 def entry_key(address: Address, key: Key) -> tuple[bytes, bytes]:
     """The database key of a map's entry, and the head of its value."""
     inner = key_bytes(key)
-    head = address.head if is_decodable(inner) else address.head + head_of(key)
-    return address.prefix + inner, head
+    is_plain = is_rebuilt(key) or is_decodable(inner)
+    return address.prefix + inner, address.head if is_plain else address.head + head_of(key)
 
 
 def entry_of(rest: bytes, body: bytes, load: Load = loads) -> tuple[Key, bytes]:
     """The map key of an entry, and the bytes of its value."""
-    if is_decodable(rest):
-        return decode_key(marshal.loads(rest)), body
+    form = read_form(rest)
+    if _is_form_decodable(form):
+        return decode_key(form), body
     return in_head(body, load), behind_head(body)
 
 
@@ -213,23 +224,31 @@ def behind_head(data: bytes) -> bytes:
     return data[_LENGTH.size + _LENGTH.unpack_from(data)[0] :]
 
 
+def is_rebuilt(key: Key) -> bool:
+    """Whether ``is_decodable`` is known to be true without a look at the key's bytes."""
+    return type(key) in _REBUILT or (type(key) is tuple and _REBUILT.issuperset(map(type, key)))
+
+
 def is_decodable(data: bytes) -> bool:
     """Whether an equal key can be rebuilt from a key's bytes."""
-    return data[0] != _TUPLE_CODE or _is_form_decodable(marshal.loads(data))
+    return data[0] != TUPLE or _is_form_decodable(read_form(data))
 
 
 def _is_form_decodable(form: object) -> bool:
     if type(form) is not tuple:
         return True
-    return form[0] == "number" or (form[0] == "tuple" and all(map(_is_form_decodable, form[1:])))
+    if form[0] == "tuple":
+        return tuple not in map(type, form) or all(map(_is_form_decodable, form[1:]))
+    return bool(form[0] == "number")
 
 
 def decode_key(form: Record) -> Key:
-    """The key that a marshalled form stands for."""
+    """The key that a form stands for."""
     if type(form) is not tuple:
         return form
     if form[0] == "tuple":
-        return tuple(map(decode_key, form[1:]))
+        items: tuple[Key, ...] = form[1:]
+        return tuple(map(decode_key, items)) if tuple in map(type, items) else items
     return _number(form[1:])
 
 

@@ -7,7 +7,8 @@ hold, a bounded number goes to the database first; the rest is written in the ba
 belongs to this snapshot alone.
 
 A catalog beside the files holds what is needed to read them. Law: keys and values that were written
-with a catalog are read with the same, by the same version of Python (see ``codec``).
+with a catalog are read with the same, by the same version of Python: what an object gives to
+pickle, and thus the bytes of a key, may differ in another.
 """
 
 import os
@@ -54,7 +55,9 @@ BATCH: Final = 1000
 
 _NEEDED: Final = ("CURRENT", "MANIFEST-")
 """Prefixes of the other files that a database is opened with; they are small."""
-_VERSION: Final = 1
+_VERSION: Final = 2
+"""In 1 numbers and texts had other bytes, which ``codec`` tells from those of now."""
+_READ: Final = (1, _VERSION)
 _PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -111,7 +114,7 @@ def read_catalog(folder: Path, load: Load = loads) -> DatabaseCatalog:
     except Exception as error:  # also invalid UTF-8
         problem = f"the files of a database have no tables of its states: {error}"
         raise StateBroken(problem) from error
-    if stored.version != _VERSION:
+    if stored.version not in _READ:
         raise StateBroken(
             f"the files of a database have the version {stored.version}, this side reads "
             f"{_VERSION}; install the Headgate that wrote them"

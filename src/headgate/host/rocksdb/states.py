@@ -265,11 +265,11 @@ class RocksMap(MapState[Record, Record]):
 
     def get(self, key: Record) -> Record:
         address = self._here()
-        db_key, data = self._read(address, key)
+        head, data = self._read(address, key)
         if data is None:
             return None
-        _, body = entry_of(db_key[len(address.prefix) :], address.body(data))
-        return unpack(body)
+        body = address.body(data)
+        return unpack(behind_head(body) if len(head) > len(address.head) else body)
 
     def put(self, key: Record, value: Record) -> None:
         db_key, head = entry_key(self._here(), hashable(key))
@@ -311,9 +311,10 @@ class RocksMap(MapState[Record, Record]):
         return not self._database.has(self._here().prefix)
 
     def _read(self, address: Address, key: Record) -> tuple[bytes, bytes | None]:
-        db_key, _ = entry_key(address, hashable(key))
+        """The heads before such a value, as they are written now, and what is stored."""
+        db_key, head = entry_key(address, hashable(key))
         try:
-            return db_key, self._database.get(db_key)
+            return head, self._database.get(db_key)
         except Exception as error:
             raise self._database.trouble(error) from error
 

@@ -1,26 +1,28 @@
 """Makes objects of the pickles in a checkpoint, without a job and mostly without its classes.
 
 Law of ``SafeLoader``: whatever the bytes say, nothing is imported, nothing is called but classes of
-plain data that are listed here, and nothing is changed that outlives the loader; an object of any
-other class becomes a ``StandIn``, which shows the name of the class and what it was made of.
+plain data that are listed here, and nothing is changed but objects that this load has made; one of
+any other class becomes a ``StandIn``, which shows the name of the class and what it was made of.
 ``load_classes`` is what a restore does: it imports what the pickles name, so it is for checkpoints
 that may as well be restored.
 """
 
 import builtins
 import collections
+import copyreg
 import datetime
 import decimal
 import fractions
 import io
 import pickle
+import pickletools
 import re
 import uuid
 import zoneinfo
 from collections.abc import Callable, Iterable
 from reprlib import recursive_repr
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -83,6 +85,22 @@ _IMMUTABLE: Final = 1 << 8
 _FRACTION: Final = re.compile(r"-?\d+(/\d+)?", re.ASCII)
 
 
+_EXTENSIONS: Final = copyreg._inverted_registry  # type: ignore[attr-defined]
+"""What pickles of this process may name by a number, past ``find_class``; mostly nothing."""
+_BY_NUMBER: Final = b"\x82\x83\x84"
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _refuse(state: object) -> None:
+    raise TypeError("a pickle cannot change a class or function")
+
+
+def _unchangeable(function: _F) -> _F:
+    """A pickle may set attributes of whatever it names, unless that says itself how it is set."""
+    function.__setstate__ = _refuse  # type: ignore[attr-defined]
+    return function
+
+
 class _Maker(type):
     """A class that makes objects of a plain one, which a pickle thus cannot get hold of.
 
@@ -90,6 +108,9 @@ class _Maker(type):
     """
 
     plain: Callable[..., Any]
+
+    def __setstate__(cls, state: object) -> None:
+        _refuse(state)
 
     def __call__(cls, *args: object, **kwargs: object) -> Any:
         return cls.plain(*args, **kwargs)
@@ -103,7 +124,7 @@ def _guarded(plain: Any) -> Any:
     if isinstance(plain, FunctionType):
         copy = FunctionType(plain.__code__, plain.__globals__, plain.__name__, plain.__defaults__)
         copy.__kwdefaults__ = plain.__kwdefaults__
-        return copy
+        return _unchangeable(copy)
     if plain.__flags__ & _IMMUTABLE:
         return plain
     if plain is fractions.Fraction:
@@ -216,6 +237,8 @@ class SafeLoader:
         """Raises what pickle raises for bytes that are no pickle, and StateBroken."""
         data = bytes(data)
         check_nesting(data)
+        if _EXTENSIONS:
+            _check_numbers(data)
         try:
             return _Unpickler(io.BytesIO(data), self, self._plain).load()
         except TypeError:  # perhaps a datetime whose time zone is a stand-in
@@ -236,6 +259,7 @@ class SafeLoader:
     def _lenient(self, module: str, name: str) -> Callable[..., Any]:
         plain = _PLAIN[module, name]
 
+        @_unchangeable
         def make(*args: object) -> Any:
             try:
                 return plain(*args)
@@ -262,11 +286,22 @@ class _Unpickler(pickle.Unpickler):
         found = self._plain.get((module, name))
         return self._loader.stand_in(f"{module}.{name}") if found is None else found
 
+    @_unchangeable  # it is one function for all unpicklers
     def _attribute(self, thing: object, name: object) -> Any:
         """Nothing has an attribute here but a time zone, which is pickled by way of one."""
         if thing is zoneinfo.ZoneInfo and name == "_unpickle":
             return zoneinfo.ZoneInfo._unpickle  # type: ignore[attr-defined]
         return self._loader.stand_in("builtins.getattr")(thing, name)
+
+
+def _check_numbers(data: bytes) -> None:
+    """Whoever names a thing by its number gets what the process has registered or cached for it."""
+    if any(code in data for code in _BY_NUMBER) and any(
+        opcode.name.startswith("EXT") for opcode, _, _ in pickletools.genops(data)
+    ):
+        raise pickle.UnpicklingError(
+            "the pickle names a class by a number of the registry of copyreg"
+        )
 
 
 def load_classes(data: bytes | memoryview) -> Any:
