@@ -1,17 +1,9 @@
 """`headgate top` in a real pseudo terminal, which it leaves as it was."""
 
-import fcntl
 import os
-import pty
-import select
 import signal
-import struct
-import subprocess
-import sys
-import termios
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -20,15 +12,9 @@ import pytest
 from headgate.host.driver.job_directory import entries
 from tests.cli.kit import Done, in_process
 from tests.cli.page_kit import Page, job_with_page
+from tests.cli.terminal_kit import Terminal
 
 Headgate = Callable[..., Done]
-PATIENCE_S = 60
-LAUNCH = """
-import fcntl, os, sys, termios
-os.setsid()
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, "-m", "headgate", *sys.argv[1:]])
-"""
 BEGINS, ENDS = "\x1b[?1049h", "\x1b[?1049l"
 """Another screen, and back to the one before."""
 
@@ -46,71 +32,6 @@ def headgate(
 def page(headgate: Headgate) -> Iterator[Page]:
     with job_with_page() as page:
         yield page
-
-
-class Terminal:
-    """A command on a pseudo terminal, and a person in front of it."""
-
-    def __init__(self, *words: str, kind: str = "xterm-256color") -> None:
-        self.screen, self._line = pty.openpty()
-        self.written = ""
-        self.resize(100, 30)
-        self.modes = termios.tcgetattr(self._line)
-        environment = {**os.environ, "TERM": kind, "PYTHONUNBUFFERED": "1"}
-        for name in ("NO_COLOR", "COLUMNS", "LINES"):
-            environment.pop(name, None)
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", LAUNCH, *words],
-            stdin=self._line,
-            stdout=self._line,
-            stderr=self._line,
-            env=environment,
-        )
-
-    def __enter__(self) -> "Terminal":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        os.close(self.screen)
-        os.close(self._line)
-
-    def resize(self, columns: int, lines: int) -> None:
-        size = struct.pack("HHHH", lines, columns, 0, 0)
-        fcntl.ioctl(self._line, termios.TIOCSWINSZ, size)
-
-    def press(self, keys: bytes) -> None:
-        self.written = ""
-        os.write(self.screen, keys)
-
-    def await_text(self, text: str) -> None:
-        """Until the command has written it since the last key."""
-        deadline = time.monotonic() + PATIENCE_S
-        while text not in self.written:
-            ready, _, _ = select.select([self.screen], [], [], 0.1)
-            if ready:
-                self.written += os.read(self.screen, 65536).decode(errors="replace")
-            assert time.monotonic() < deadline, f"{text!r} is not in {self.written!r}"
-
-    def await_modes(self) -> None:
-        """Until the terminal has the modes that it began with."""
-        deadline = time.monotonic() + PATIENCE_S
-        while termios.tcgetattr(self._line) != self.modes:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-    def await_end(self) -> int:
-        deadline = time.monotonic() + PATIENCE_S
-        while self.process.poll() is None:
-            ready, _, _ = select.select([self.screen], [], [], 0.02)
-            if ready:
-                self.written += os.read(self.screen, 65536).decode(errors="replace")
-            assert time.monotonic() < deadline
-        while select.select([self.screen], [], [], 0)[0]:
-            self.written += os.read(self.screen, 65536).decode(errors="replace")
-        return self.process.returncode
 
 
 def test_keys_lead_through_a_job_and_out_again(page: Page) -> None:
