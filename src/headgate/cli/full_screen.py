@@ -61,6 +61,7 @@ class FullScreen:
         self._modes: list[Any] = []
         self._handlers: dict[signal.Signals, Any] = {}
         self._waker, self._wakes = -1, -1
+        self._wakeup_before = -1
         self._stops = False
 
     def __enter__(self) -> "FullScreen":
@@ -68,6 +69,9 @@ class FullScreen:
         os.set_blocking(self._wakes, False)
         self._modes = termios.tcgetattr(self._keyboard)
         try:
+            # The interpreter writes to the pipe when the signal arrives. A handler would write too
+            # late: it runs between two instructions of the main thread, which may wait by then.
+            self._wakeup_before = signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
             for number in _WAKES:
                 self._handlers[number] = signal.signal(number, self._signalled)
             self._take()
@@ -111,8 +115,6 @@ class FullScreen:
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
         self._stops = self._stops or number == signal.SIGTSTP
-        with suppress(OSError):  # it is full: it wakes already
-            os.write(self._wakes, b".")
 
     def _stop(self) -> None:
         """Give the terminal back, stop as the shell wants it, and take the terminal again."""
@@ -138,6 +140,7 @@ class FullScreen:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._handlers.clear()
+        signal.set_wakeup_fd(self._wakeup_before)
         for descriptor in (self._waker, self._wakes):
             os.close(descriptor)
 
