@@ -31,7 +31,13 @@ def run_demo(options: list[str]) -> str:
     environment.pop("NO_COLOR", None)
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "headgate", "demo", "--folder", folder, *options]
-        demo = subprocess.Popen(command, stdout=terminal, stderr=terminal, env=environment)
+        demo = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,  # with a terminal there it would wait for Ctrl-C
+            stdout=terminal,
+            stderr=terminal,
+            env=environment,
+        )
         os.close(terminal)
         written = read_to_end(screen)
         os.close(screen)
@@ -79,7 +85,8 @@ def draw(moment: str) -> str:
 
 def main(arguments: list[str]) -> None:
     path = Path(arguments[0]) if arguments else PICTURE
-    path.write_text(draw(find_moment(run_demo(arguments[1:]))), encoding="utf-8")
+    options = arguments[1:] or ["--seconds", "12"]  # a bottleneck is named after five
+    path.write_text(draw(find_moment(run_demo(options))), encoding="utf-8")
 
 
 if __name__ == "__main__":

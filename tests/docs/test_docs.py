@@ -84,7 +84,17 @@ def test_readme_leads_from_the_picture_to_the_output_on_its_first_screen() -> No
     assert places == sorted(places)
 
 
-def test_readme_shows_three_figures_of_the_benchmarks() -> None:
+def test_readme_has_two_commands_that_set_up_what_is_missing_and_says_how_long_they_take() -> None:
+    _, _, install = text_of("README.md").partition("## Install")
+    before, block, _ = install.split("```", 2)
+    lines = dict(re.findall(r"^make (\w+) +# (.+)$", block, flags=re.MULTILINE))
+    assert list(lines) == ["run", "test"]
+    assert all(re.search(r"\d+ (?:seconds|minutes)", text) for text in (before, *lines.values()))
+    for target in lines:
+        assert re.search(rf"^{target}:.* \$\(READY\)", text_of("Makefile"), flags=re.MULTILINE)
+
+
+def test_readme_shows_figures_of_the_benchmarks() -> None:
     row = r"^\| (.+?) \| .+ \| (`headgate bench .+?`) \|$"
     figures = re.findall(row, text_of("README.md"), flags=re.MULTILINE)
     assert len(figures) == 3

@@ -6,6 +6,7 @@ import socket
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_a_job_is_found_until_its_announcement_closes(folder: Path) -> None:
         announcement.close()
         announcement.close()
     assert entries(folder) == []
-    assert list(folder.iterdir()) == []
+    assert not folder.exists()
 
 
 def test_nobody_else_can_read_what_is_written(folder: Path) -> None:
@@ -57,6 +58,27 @@ def test_the_same_job_of_two_drivers_has_two_files(folder: Path) -> None:
     announce(job_entry(), folder)
     first.close()
     assert [entry.pid for entry, _ in entries(folder)] == [os.getpid()]
+
+
+def test_the_folder_goes_with_its_last_job(folder: Path) -> None:
+    first, second = announce(job_entry("a"), folder), announce(job_entry("b"), folder)
+    first.close()
+    assert [found.job for found, _ in entries(folder)] == ["b"]
+    second.close()
+    assert not folder.exists()
+
+
+def test_jobs_are_announced_while_others_remove_the_folder(folder: Path) -> None:
+    def come_and_go(name: str) -> None:
+        for number in range(200):
+            announcement = announce(job_entry(f"{name}{number}"), folder)
+            assert announcement.path.exists()
+            announcement.close()
+
+    with ThreadPoolExecutor(4) as drivers:
+        for come in [drivers.submit(come_and_go, name) for name in "abcd"]:
+            come.result()
+    assert not folder.exists()
 
 
 def test_the_file_of_a_dead_driver_is_removed_by_the_next_reader(folder: Path) -> None:

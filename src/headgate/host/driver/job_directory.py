@@ -2,7 +2,8 @@
 
 The driver writes a file per job; whoever can read it has the job's secret and may control the job
 as its user does. Law: folder and files are accessible to the user alone, or they are not used; a
-file goes with its job, and the next reader or driver removes what a dead one has left.
+file goes with its job, the folder with the last file, and the next reader or driver removes what a
+dead one has left.
 """
 
 import logging
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _ENDING: Final = ".job"
 _LARGEST: Final = 64 * 1024
+_TRIES: Final = 10
 
 
 class JobEntry(msgspec.Struct, frozen=True):
@@ -89,11 +91,17 @@ def announce(entry: JobEntry, folder: Path | None = None) -> "Announcement":
     path = folder / f"{name}{_ENDING}"
     temporary = folder / f".{name}-{secrets.token_hex(4)}"
     try:
-        _make_private(folder)
-        entries(folder)  # removes files of dead drivers: perhaps nobody ever lists jobs
-        with open(temporary, "xb", opener=private_opener) as file:
-            file.write(msgspec.json.encode(entry))
-        os.replace(temporary, path)
+        for tries_left in range(_TRIES)[::-1]:
+            try:
+                entries(folder)  # removes files of dead drivers: perhaps nobody ever lists jobs
+                _make_private(folder)
+                with open(temporary, "xb", opener=private_opener) as file:
+                    file.write(msgspec.json.encode(entry))
+                os.replace(temporary, path)
+                break
+            except (FileNotFoundError, FileExistsError):
+                if not tries_left:  # else the last job of another driver may just have ended
+                    raise
     except (OSError, DirectoryUnsafe) as error:
         log.warning("job %s will not be found by `headgate list`: %s", entry.job, error)
         with suppress(OSError):
@@ -111,6 +119,7 @@ class Announcement:
         """Idempotent; never raises."""
         with suppress(OSError):
             self.path.unlink()
+            self.path.parent.rmdir()  # fails if other jobs are listed in it
 
 
 def entries(folder: Path | None = None) -> list[tuple[JobEntry, Announcement]]:
