@@ -1,5 +1,6 @@
 """The observer: windows that never cross a restart, bounded memory, and who is asked what."""
 
+import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -243,3 +244,22 @@ def test_many_threads_may_look_and_ask() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(use, range(200))) <= {"waits", "unknown"}
+
+
+def test_the_target_of_a_source_that_is_open_for_moments_does_not_wander() -> None:
+    """By a window of ten seconds alone it would be another one each second."""
+    rolls, job = random.Random(7), ScriptedJob(three_vertices(1))
+    observer, made, open_ms, found = JobObserver(job), 0, 0.0, []
+    for second in range(91):
+        ran = 1000.0 * second
+        job.tasks = [
+            figures(SOURCE, made=made, busy=open_ms, held_up=ran - open_ms, outputs=[made]),
+            figures(MIDDLE, records=650 * second, busy=ran / 5, held_up=ran * 0.8, outputs=[made]),
+            figures(END, records=650 * second, busy=ran, cpu=ran / 50),
+        ]
+        observer.look(START_MS + ran)
+        if second >= 30:
+            found.append(observer.quick_diagnosis().advice[SOURCE].target_rate)
+        made += rolls.choice([0, 0, 100, 200, 1_000, 2_000])
+        open_ms += rolls.choice([1, 5, 20, 80])
+    assert max(found) < 2 * min(found)

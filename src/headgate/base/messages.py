@@ -262,6 +262,8 @@ class TaskFigures(msgspec.Struct, frozen=True):
     """How old the next record of its source is."""
     batch_calls: tuple[BatchFigures, ...] = ()
     """Of the operators that make asynchronous calls in batches."""
+    declared_rate: float = UNKNOWN
+    """Records a second that its source gives at most, in all tasks together, as it says itself."""
 
 
 # Task manager → driver.

@@ -132,6 +132,8 @@ class Source(ABC):
 
     untimed = False
     """True: its readers never bring timestamps."""
+    records_per_second: float | None = None
+    """What all its tasks give together at most, for those who judge the job; None: not known."""
     rewind_advice = ""
     """What to do about ``rewinds`` being False, in a few words."""
     finds_more: bool | None = None

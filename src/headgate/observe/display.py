@@ -46,8 +46,6 @@ LOOK_S: Final = 0.01
 TELL_S: Final = 5.0
 CLOSE_S: Final = 5.0
 WINDOW_S: Final = 5.0
-LEAST_S: Final = 2.0
-"""Who watches is shown a first cause soon; it may be another one later."""
 
 
 class WatchedJob(DiagnosedJob, Protocol):
@@ -207,7 +205,7 @@ class _Watch:
         self.output: Callable[[JobView], None] = lambda view: None
         self.log_facts = {"job": job.graph.name}
         self._page = page
-        self._observer = JobObserver(job, WINDOW_S, LEAST_S)
+        self._observer = JobObserver(job, WINDOW_S, WINDOW_S)
 
     def begin_output(self, shell: NotebookShell) -> None:
         """Below the cell that runs; on its thread, which the first output has to come from."""

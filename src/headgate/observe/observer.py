@@ -5,6 +5,7 @@ some task had not begun; the memory does not depend on how long the job runs; no
 here raises or harms the job. Every method may be called from any thread.
 """
 
+import dataclasses
 import math
 import threading
 import time
@@ -36,6 +37,7 @@ from headgate.observe.analysis.windows import (
     EMPTY,
     CounterSnapshot,
     JobWindow,
+    OpenRates,
     snapshot_of,
     window_between,
 )
@@ -95,6 +97,7 @@ class JobObserver:
         self._least_s = least_s
         self._graph = job.graph
         self._tasks = sum(vertex.parallelism for vertex in job.graph.vertices)
+        self._sources = [vertex.id for vertex in job.graph.vertices if vertex.is_source]
         self._kept_ms = (window_s + 2) * 1000
         self._lock = threading.Lock()  # guards all of the following
         self._snapshots: deque[CounterSnapshot] = deque()
@@ -109,6 +112,7 @@ class JobObserver:
         self._has_ended = False
         self._series = SeriesRecorder()
         self._recorded: CounterSnapshot | None = None
+        self._open_rates = OpenRates()
         self._windows: dict[float, JobWindow] = {}  # until the next look, by their length
         self._quick: Diagnosis | None = None
         self._quick_ms = 0.0  # of the look that it was computed for
@@ -129,6 +133,7 @@ class JobObserver:
                 self._first_ms = self._began_ms = at_ms
             if self._begins_anew(snapshot, restarts):
                 self._snapshots.clear()
+                self._open_rates.clear()
                 self._began_ms = at_ms
                 self._quick = None
             has_changed = status is not self._status or waits_for != self._waits_for
@@ -229,6 +234,8 @@ class JobObserver:
             self._began_ms = snapshot.at_ms
             return
         kept = self._snapshots
+        if kept:
+            self._open_rates.add(kept[-1], snapshot, self._sources)
         if len(kept) >= 2 and snapshot.at_ms - kept[-2].at_ms < SPACING_MS:
             kept[-1] = snapshot
         else:
@@ -264,7 +271,8 @@ class JobObserver:
         )
         first = min(first, len(snapshots) - 2)
         chosen = list(snapshots)[first:]
-        return window_between(self._graph, chosen, self._figures, self._processes)
+        window = window_between(self._graph, chosen, self._figures, self._processes)
+        return dataclasses.replace(window, open_rates=self._open_rates.rates())
 
     def _whole(self) -> JobWindow:
         """Over the life of the job."""

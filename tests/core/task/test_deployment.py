@@ -160,6 +160,8 @@ def test_lag_and_splits_of_a_source_are_reported_and_warnings_with_their_task() 
             return SplitLag(len(self._left), 10 * len(self._left))
 
     class Source(ScriptedSource):
+        records_per_second = 40.0
+
         def open(self, split: Any, position: object, context: OperatorContext) -> Reader:
             return Reader(self, split)
 
@@ -169,6 +171,7 @@ def test_lag_and_splits_of_a_source_are_reported_and_warnings_with_their_task() 
         (task,) = hall.deploy(order("0.0", writes=1))
         first = figures(hall)
         assert (first.lag_records, first.lag_bytes, first.lag_ms) == (UNKNOWN,) * 3
+        assert first.declared_rate == 40.0
         task.task.step()
         seen = figures(hall)
         assert (seen.splits, seen.lag_records, seen.lag_bytes) == (1, 3, 30)

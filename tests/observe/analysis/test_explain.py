@@ -138,6 +138,40 @@ def test_cores_are_the_limit() -> None:
     assert found.possible_rate == pytest.approx(333.3, rel=0.01)
 
 
+def three_window(cpu: float) -> JobWindow:
+    """The end is busy all the time, its thread uses a core for so many of ten seconds."""
+    tasks = [
+        figures(SOURCE, made=1_000, busy=200, held_up=9_800, outputs=[1_000], cpu=100),
+        figures(MIDDLE, records=1_000, busy=500, held_up=9_500, outputs=[1_000], cpu=300),
+        figures(END, records=1_000, busy=10_000, cpu=cpu),
+    ]
+    return window_of(three_vertices(1), tasks, [process(cpu=cpu + 400, cores=2)])
+
+
+def test_work_for_a_core_is_not_given_more_tasks_than_there_are_cores() -> None:
+    found = diagnose(three_window(cpu=6_000))
+    assert found.cause == "busy"
+    assert (found.advice[END].suggested, found.advice[END].limited_by) == (2, "cores")
+
+
+def test_tasks_that_wait_may_be_more_than_the_cores_and_the_answer_says_why() -> None:
+    found = diagnose(three_window(cpu=100))
+    assert found.cause == "waits"
+    assert found.advice[END].suggested > 2
+    assert "more than the 2 cores, since its tasks mostly wait)" in found.summary
+
+
+def test_the_paragraph_and_the_fields_have_the_same_rate() -> None:
+    tasks = [
+        figures(SOURCE, made=100, busy=100, held_up=9_900, outputs=[100]),
+        figures(MIDDLE, records=1_000, busy=2_000, held_up=8_000, outputs=[1_000]),
+        figures(END, records=6_500, busy=10_000, cpu=9_000),
+    ]
+    found = diagnose(window_of(three_vertices(1), tasks))
+    assert found.headline.startswith("'slow -> Sink: end' limits the job to 650 records/s")
+    assert found.rate == pytest.approx(650)
+
+
 def test_a_job_that_keeps_up_says_so() -> None:
     tasks = [
         figures(SOURCE, made=1_000, busy=1_000, idle=9_000, outputs=[1_000]),

@@ -1,5 +1,6 @@
 """The formulas of DS2 and of Flink's autoscaler, with figures that can be checked by hand."""
 
+import dataclasses
 import math
 
 import pytest
@@ -11,6 +12,7 @@ from headgate.base.messages import TaskFigures
 from headgate.observe.analysis.rates import (
     advise,
     cap_of,
+    job_rate,
     needed,
     possible,
     source_target,
@@ -54,7 +56,7 @@ def test_the_true_rate_is_the_rate_by_the_largest_busy_share() -> None:
 def test_a_source_that_is_held_up_would_give_more() -> None:
     window = window_of(three_vertices(1), slow_end())
     source = window.vertices[SOURCE]
-    assert unthrottled_rate(source) == pytest.approx(1_000)
+    assert unthrottled_rate(window, source) == pytest.approx(1_000)
     assert source_target(window, source) == pytest.approx(1_000)
 
 
@@ -120,6 +122,48 @@ def test_the_parallelism_is_rounded_up(
     parallelism: int, target: float, true: float, tasks: int
 ) -> None:
     assert needed(parallelism, target, true) == tasks
+
+
+def test_no_target_is_above_what_a_source_declares() -> None:
+    """It makes good in bursts what it was held up for, so that it seems to be much faster."""
+    tasks = slow_end()
+    tasks[0] = structs.replace(tasks[0], declared_rate=500.0)
+    window = window_of(three_vertices(1), tasks)
+    assert targets(window) == pytest.approx([500, 500, 1_000])
+    assert possible(window, {END: math.inf}, math.inf).rate == pytest.approx(500)
+    slower = structs.replace(tasks[0], declared_rate=1.0)  # it gives more than it says
+    window = window_of(three_vertices(1), [slower, *tasks[1:]])
+    assert targets(window)[SOURCE] == pytest.approx(100)
+
+
+def test_what_a_source_was_seen_to_give_counts_rather_than_a_moment_of_the_window() -> None:
+    window = dataclasses.replace(window_of(three_vertices(1), slow_end()), open_rates={SOURCE: 300})
+    assert targets(window)[SOURCE] == pytest.approx(300)
+    window = dataclasses.replace(window, open_rates={SOURCE: 3})
+    assert targets(window)[SOURCE] == pytest.approx(100), "it gives that much now"
+
+
+def test_the_job_does_what_its_limit_takes_and_not_what_fills_the_buffers() -> None:
+    """Soon after the start buffers shrink: what waits is worked off, and sources give little."""
+    tasks = [
+        figures(SOURCE, made=100, busy=100, held_up=9_900, outputs=[100]),
+        figures(MIDDLE, records=1_000, busy=2_000, held_up=8_000, outputs=[2_000]),
+        figures(END, records=4_000, busy=10_000),
+    ]
+    window = window_of(three_vertices(1), tasks)
+    assert job_rate(window, window.vertices[END]) == pytest.approx(200)
+    assert job_rate(window, window.vertices[SOURCE]) == job_rate(window, None) == pytest.approx(10)
+
+
+def test_bursts_of_windows_say_nothing_about_the_rate_of_the_job() -> None:
+    before = [figures(MIDDLE, records=10_000, outputs=[10], busy=100_000)]
+    tasks = [
+        figures(SOURCE, made=1_000, busy=1_000, held_up=9_000, outputs=[1_000]),
+        figures(MIDDLE, records=11_000, busy=102_000, held_up=8_000, outputs=[2_000]),
+        figures(END, records=4_000, busy=10_000),
+    ]
+    window = window_of(three_vertices(1), tasks, before=before)
+    assert job_rate(window, window.vertices[END]) == pytest.approx(100)
 
 
 def test_every_vertex_gets_its_suggestion() -> None:

@@ -171,6 +171,11 @@ class PolledOperator(Operator):
         """Those that it still reads; asked from any thread, at any moment."""
         return 0
 
+    @property
+    def records_per_second(self) -> float | None:
+        """What its source gives at most, in all tasks together; None: nobody has said."""
+        return None
+
     def lag(self) -> SplitLag | None:
         """What is left to be read, as far as it is known. Asked between two polls."""
         return None

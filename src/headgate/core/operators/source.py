@@ -273,6 +273,10 @@ class SourceOperator(PolledOperator):
         waiting = 0 if self._assigned is None else len(self._assigned.waiting)
         return len(self._splits) + waiting
 
+    @property
+    def records_per_second(self) -> float | None:
+        return getattr(self._source, "records_per_second", None)
+
     def lag(self) -> SplitLag | None:
         """Over all splits. Of many some are asked at a time, always the one that is being read."""
         splits = list(self._splits)

@@ -178,6 +178,7 @@ def _figures(deployed: AssembledTask[Thread]) -> TaskFigures:
         batch_calls=seen.batch_calls,
         state_bytes=_known(seen.state_bytes, deployed.task.checkpointed_bytes),
         splits=seen.splits,
+        declared_rate=seen.declared_rate,
         lag_records=UNKNOWN if seen.lag.records is None else seen.lag.records,
         lag_bytes=UNKNOWN if seen.lag.bytes is None else seen.lag.bytes,
         lag_ms=UNKNOWN if seen.lag.age_ms is None else seen.lag.age_ms,

@@ -159,6 +159,7 @@ class TaskStatistics:
     async_calls: tuple[AsyncFigures, ...] = ()
     batch_calls: tuple[BatchFigures, ...] = ()
     splits: int = 0
+    declared_rate: float = UNKNOWN
 
 
 def statistics_of(
@@ -198,11 +199,17 @@ def statistics_of(
         async_calls=tuple(chain.async_calls()),
         batch_calls=tuple(chain.batch_calls()),
         splits=chain.head.splits if isinstance(chain.head, PolledOperator) else 0,
+        declared_rate=_declared_rate(chain),
         sizes=sizes,
         gates=tuple(gate.figures for gate in read),
         outputs=outputs,
         histogram=None if latencies is None else latencies.histogram(),
     )
+
+
+def _declared_rate(chain: Chain) -> float:
+    rate = chain.head.records_per_second if isinstance(chain.head, PolledOperator) else None
+    return UNKNOWN if rate is None else rate
 
 
 def _output(writer: RecordWriter, written: WriterStatistics) -> OutputFigures:

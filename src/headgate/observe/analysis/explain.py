@@ -18,10 +18,11 @@ from headgate.observe.analysis.rates import (
     Possible,
     advise,
     core_share,
+    job_rate,
     lag_growth,
     possible,
 )
-from headgate.observe.analysis.rules import NO_PROBES, Cause, Verdict, find, find_in_life
+from headgate.observe.analysis.rules import NO_PROBES, Cause, Verdict, find, find_in_life, waits
 from headgate.observe.analysis.windows import JobWindow, TaskWindow, VertexWindow
 
 READY: Final = 0.2
@@ -57,9 +58,10 @@ def explain(
     window: JobWindow, verdict: Verdict, probes: Probes = NO_PROBES, *, complete: bool = True
 ) -> Diagnosis:
     """All that the diagnosis says, from what was found."""
-    advice = advise(window, _held(verdict))
-    without = _without(window, verdict)
-    telling = _Telling(window, verdict, probes, advice)
+    rate = job_rate(window, verdict.vertex)
+    advice = advise(window, _held(window, verdict), rate)
+    without = _without(window, verdict, rate)
+    telling = _Telling(window, verdict, probes, advice, rate)
     evidence = telling.evidence()
     vertex, task = verdict.vertex, verdict.task
     line = probes.line if verdict.cause in _WITH_LINE else ""
@@ -79,13 +81,13 @@ def explain(
         keys=verdict.keys,
         line=line,
         evidence=tuple(evidence),
-        rate=window.source_rate,
+        rate=rate,
         possible_rate=-1.0 if without is None else without.rate,
         next_vertex=-1 if without is None else without.limit,
         advice=tuple(advice),
         window_s=window.seconds,
         complete=complete,
-        advised_rate=_advised(window, verdict, advice),
+        advised_rate=_advised(window, advice, rate),
         headline=headline,
     )
 
@@ -102,8 +104,22 @@ _BLAMES: Final = (
 """Causes for which the job would be faster without the vertex."""
 
 
-def _held(verdict: Verdict) -> dict[int, tuple[int, str]]:
+def _held(window: JobWindow, verdict: Verdict) -> dict[int, tuple[int, str]]:
     """Vertices for which more tasks do not help, or only so many."""
+    found = {
+        vertex.id: (max(vertex.vertex.parallelism, window.cores), "cores")
+        for vertex in window.vertices
+        if window.cores and vertex.gain.cpu_ms > 0 and not _mostly_waits(window, vertex)
+    }
+    return {**found, **_held_by_cause(verdict)}
+
+
+def _mostly_waits(window: JobWindow, vertex: VertexWindow) -> bool:
+    """Whether more of its tasks could work at a time than there are cores."""
+    return vertex.busiest is not None and waits(window, vertex.busiest)
+
+
+def _held_by_cause(verdict: Verdict) -> dict[int, tuple[int, str]]:
     vertex = verdict.vertex
     if vertex is None:
         return {}
@@ -128,7 +144,7 @@ def _held(verdict: Verdict) -> dict[int, tuple[int, str]]:
             return {}
 
 
-def _without(window: JobWindow, verdict: Verdict) -> Possible | None:
+def _without(window: JobWindow, verdict: Verdict, rate: float) -> Possible | None:
     """What the job could do without its bottleneck; None: there is none, or nobody knows."""
     vertex, task = verdict.vertex, verdict.task
     if vertex is None or verdict.cause not in _BLAMES or not window.source_rate:
@@ -142,15 +158,15 @@ def _without(window: JobWindow, verdict: Verdict) -> Possible | None:
         own = vertex.gain.cpu_ms / max(1.0, window.seconds * 1000)
         left = max(0.0, window.cpu - own)
         cores = window.cores / left if left > 0.01 and window.cores else math.inf
-    return possible(window, {vertex.id: factor}, cores)
+    return possible(window, {vertex.id: factor}, cores, rate)
 
 
-def _advised(window: JobWindow, verdict: Verdict, advice: Sequence[VertexAdvice]) -> float:
+def _advised(window: JobWindow, advice: Sequence[VertexAdvice], rate: float) -> float:
     """What all sources would give with every suggestion applied."""
     if not window.source_rate:
         return -1.0
     factors = {each.vertex: each.suggested / each.parallelism for each in advice}
-    return possible(window, factors, core_share(window)).rate
+    return possible(window, factors, core_share(window), rate).rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +177,8 @@ class _Telling:
     verdict: Verdict
     probes: Probes
     advice: Sequence[VertexAdvice]
+    rate: float
+    """What the job does now, in records of its sources."""
 
     @property
     def is_single(self) -> bool:
@@ -172,7 +190,7 @@ class _Telling:
 
     def headline(self) -> str:
         vertex, window = self.verdict.vertex, self.window
-        rate = _rate(window.source_rate)
+        rate = _rate(self.rate)
         if vertex is None:
             return self._no_limit(rate)
         name, limits = _named(vertex), f"limits the job to {rate}"
@@ -221,6 +239,9 @@ class _Telling:
             return self._idle()
         gain = task.gain
         busy = f"it is busy {gain.busy:.0%} of the time"
+        if f"{vertex.busy:.0%}" != f"{gain.busy:.0%}":
+            busy = f"its busiest subtask, {task.subtask}, is busy {gain.busy:.0%} of the time"
+            busy += f", all of them {vertex.busy:.0%} on average"
         if self.is_single:
             busy = f"subtask {task.subtask} is busy {gain.busy:.0%} of the time"
         if verdict.cause in (Cause.LINK, Cause.COMMIT, Cause.ALTERNATING):
@@ -403,10 +424,9 @@ class _Telling:
                 return []
 
     def outlook(self, without: Possible | None) -> list[str]:
-        window = self.window
         if without is None:
             return []
-        if without.rate <= window.source_rate * 1.02:
+        if without.rate <= self.rate * 1.02:
             return ["Without it the job would hardly be faster" + self._next(without) + "."]
         return [
             f"Without it the job could do about {_rate(without.rate)}" + self._next(without) + "."
@@ -427,12 +447,20 @@ class _Telling:
         changes = [each for each in self.advice if each.suggested != each.parallelism]
         if not changes:
             return []
-        texts = [
-            f"{_cut(each.name)!r} {each.parallelism} → {each.suggested}"
-            + (f" (limited by {each.limited_by})" if each.limited_by else "")
-            for each in changes
-        ]
+        texts = []
+        for each in changes:
+            notes = [f"limited by {each.limited_by}"] if each.limited_by else []
+            notes += self._many(each)
+            behind = f" ({'; '.join(notes)})" if notes else ""
+            texts.append(f"{_cut(each.name)!r} {each.parallelism} → {each.suggested}{behind}")
         return [f"Suggested parallelism: {', '.join(texts)}."]
+
+    def _many(self, advice: VertexAdvice) -> list[str]:
+        """Why there may be more tasks than cores."""
+        cores, vertex = self.window.cores, self.window.vertices[advice.vertex]
+        if not 0 < cores < advice.suggested or not _mostly_waits(self.window, vertex):
+            return []
+        return [f"more than the {cores} cores, since its tasks mostly wait"]
 
     @property
     def _subtask(self) -> int:

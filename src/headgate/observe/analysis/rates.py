@@ -2,14 +2,14 @@
 
 The formulas are those of DS2 and of Flink's autoscaler. True rate = rate / busy share, with the
 largest busy share of the tasks. Target of a source = its rate + the growth of its lag, at most what
-it gives when nothing throttles it. Target of a vertex = sum over its inputs of the target there x
-records sent to it for each record taken. Parallelism = p x target / (true rate x utilisation),
-rounded up. Law: a suggestion is never below the present parallelism, because the window may be a
-quiet one, and never above the cap of its vertex.
+it gives when nothing throttles it, and what it declares. Target of a vertex = sum over its inputs
+of the target there x records sent to it for each record taken. Parallelism = p x target / (true
+rate x utilisation), rounded up. Law: a suggestion is never below the present parallelism, because
+the window may be a quiet one, and never above the cap of its vertex.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,9 +34,17 @@ def true_rate(vertex: VertexWindow) -> float:
     return vertex.rate / vertex.max_busy
 
 
-def unthrottled_rate(source: VertexWindow) -> float:
-    """Records a second that a source would give if it never waited for buffers."""
-    return source.rate / max(LEAST_OPEN, 1 - source.backpressured)
+def unthrottled_rate(window: JobWindow, source: VertexWindow) -> float:
+    """Records a second that a source would give if it never waited for buffers.
+
+    At most what it says itself; what it was seen to give while it was open is a mean over more than
+    the window, in which it may have been open for a moment only.
+    """
+    seen = window.open_rates.get(source.id)
+    if seen is None:
+        seen = source.rate / max(LEAST_OPEN, 1 - source.backpressured)
+    declared = max((task.figures.declared_rate for task in source.tasks), default=UNKNOWN)
+    return max(source.rate, seen if declared == UNKNOWN else min(seen, declared))
 
 
 def lag_growth(window: JobWindow, source: VertexWindow) -> float:
@@ -57,7 +65,8 @@ def source_target(window: JobWindow, source: VertexWindow) -> float:
     if source.backpressured <= HELD_UP:
         return wanted
     # It is held up: it could give more, and if nobody knows its lag, all of that is wanted.
-    return min(wanted, unthrottled_rate(source)) if growth > 0 else unthrottled_rate(source)
+    most = unthrottled_rate(window, source)
+    return min(wanted, most) if growth > 0 else most
 
 
 def source_need(window: JobWindow, source: VertexWindow) -> float:
@@ -68,14 +77,37 @@ def source_need(window: JobWindow, source: VertexWindow) -> float:
 
 def targets(window: JobWindow) -> list[float]:
     """For every vertex, by id."""
+    return _flows(window, lambda source: source_target(window, source))
+
+
+def _flows(window: JobWindow, given: Callable[[VertexWindow], float]) -> list[float]:
+    """What every vertex gets, by id, if the sources give so much."""
     found = [0.0] * len(window.vertices)
     for vertex in window.vertices:  # in topological order
         if vertex.vertex.is_source:
-            found[vertex.id] = source_target(window, vertex)
+            found[vertex.id] = given(vertex)
             continue
         for edge in window.graph.inputs_of(vertex.id):
             found[vertex.id] += found[edge.source] * window.vertices[edge.source].sent(edge.output)
     return found
+
+
+def job_rate(window: JobWindow, limit: VertexWindow | None) -> float:
+    """Records a second of all sources that the vertex which limits the job takes.
+
+    Between the two lie buffers, which fill and empty in steps: soon after the start the sources
+    give far more, or far less, than what is worked off.
+    """
+    if limit is None or limit.vertex.is_source:
+        return window.source_rate
+    before = {limit.id}
+    for edge in sorted(window.graph.edges, key=lambda each: each.target, reverse=True):
+        if edge.target in before:
+            if not window.vertices[edge.source].is_steady(edge.output):
+                return window.source_rate  # windows that fire, for instance
+            before.add(edge.source)
+    gets = _flows(window, lambda source: source.rate)[limit.id]
+    return window.source_rate * limit.rate / gets if gets > 0 else window.source_rate
 
 
 def needed(parallelism: int, target: float, true: float, utilisation: float = UTILISATION) -> int:
@@ -101,12 +133,17 @@ def core_share(window: JobWindow) -> float:
 
 
 def advise(
-    window: JobWindow, held: Mapping[int, tuple[int, str]] | None = None
+    window: JobWindow,
+    held: Mapping[int, tuple[int, str]] | None = None,
+    rate: float | None = None,
 ) -> list[VertexAdvice]:
-    """For every vertex; ``held``: the most that helps for some of them, and why."""
+    """For every vertex; ``held``: the most that helps for some of them, and why.
+
+    ``rate``: what the job does now, see ``job_rate``; None: what its sources give.
+    """
     wanted = targets(window)
     full = sum(wanted[source.id] for source in window.sources)
-    allowed = window.source_rate * core_share(window)
+    allowed = (window.source_rate if rate is None else rate) * core_share(window)
     scale = min(1.0, allowed / full) if full > 0 else 1.0
     found = []
     for vertex in window.vertices:
@@ -152,16 +189,21 @@ class Possible:
     by_cores: bool = False
 
 
-def possible(window: JobWindow, factors: Mapping[int, float], cores: float) -> Possible:
+def possible(
+    window: JobWindow, factors: Mapping[int, float], cores: float, rate: float | None = None
+) -> Possible:
     """If the capacity of some vertices grew by these factors; infinite: they never limit.
 
     Each source is limited by the vertices that its records reach, in the proportions of the window,
-    and by what it gives unthrottled; all of them by ``cores`` times the present rate.
+    and by what it gives unthrottled; all of them by ``cores`` times the present ``rate``.
     """
     reached = _reached(window)
     total, limits = 0.0, []
+    present = window.source_rate if rate is None else rate
+    part = present / window.source_rate if window.source_rate > 0 else 1.0
     for source in window.sources:
-        room, limit = _room(window, source, factors.get(source.id, 1.0)), source.id
+        given = source.rate * part
+        room, limit = _room(window, source, factors.get(source.id, 1.0), given), source.id
         for vertex in window.vertices:
             if vertex.vertex.is_source or source.id not in reached[vertex.id]:
                 continue
@@ -170,22 +212,22 @@ def possible(window: JobWindow, factors: Mapping[int, float], cores: float) -> P
             capacity = factors.get(vertex.id, 1.0) / vertex.max_busy
             if capacity < room:
                 room, limit = capacity, vertex.id
-        total += source.rate * max(1.0, room)
-        limits.append((source.rate * (room - 1), room, limit))
+        total += given * max(1.0, room)
+        limits.append((given * (room - 1), room, limit))
     if not limits:
         return Possible(0.0)
-    if total > window.source_rate * cores:
-        return Possible(window.source_rate * max(1.0, cores), -1, by_cores=True)
+    if total > present * cores:
+        return Possible(present * max(1.0, cores), -1, by_cores=True)
     # What has limited the source that would gain most is what comes next.
     return Possible(total, max(limits)[2])
 
 
-def _room(window: JobWindow, source: VertexWindow, factor: float) -> float:
-    """So many times its present rate a source would give: what it can, if that is wanted."""
-    if source.rate <= 0:
+def _room(window: JobWindow, source: VertexWindow, factor: float, given: float) -> float:
+    """So many times what it gives now a source would give: what it can, if that is wanted."""
+    if given <= 0:
         return 1.0
-    can = factor * unthrottled_rate(source)
-    return max(1.0, min(can, source_target(window, source)) / source.rate)
+    can = factor * unthrottled_rate(window, source)
+    return max(1.0, min(can, source_target(window, source)) / given)
 
 
 def _reached(window: JobWindow) -> list[set[int]]:

@@ -18,10 +18,16 @@ from headgate.base.figures import UNKNOWN, TaskManagerFigures
 from headgate.base.messages import TaskFigures
 from headgate.plan.job_graph import JobGraph, JobVertex
 
+STEADY: Final = 0.25
+"""What a vertex sends for each record may differ by this part of it from its mean."""
 SHORT_MS: Final = 200.0
 """A shorter interval says little about how busy a task is."""
 
 
+FADES_MS: Final = 120_000.0
+"""After this time what a source has given counts for a third."""
+LEAST_OPEN_MS: Final = 100.0
+"""A source that was open for less has shown nothing of what it can give."""
 GROWTH_MS: Final = 3_000.0
 """Over a shorter time nobody can say how fast a lag grows."""
 
@@ -249,6 +255,14 @@ class VertexWindow:
             return 0.0
         return self.outputs[output][0] / self.gain.records_in
 
+    def is_steady(self, output: int) -> bool:
+        """Whether it sends as much for each record as it has done since the start."""
+        reports = [task.figures for task in self.tasks if output < len(task.figures.outputs)]
+        taken = sum(report.records_in + report.records_made for report in reports)
+        sent = sum(report.outputs[output].records for report in reports)
+        now = self.sent(output)
+        return taken > 0 and abs(now - sent / taken) <= STEADY * now
+
     def typical_records(self, beside: TaskWindow) -> float:
         """The (low) median of what the other tasks have taken."""
         others = [task.gain.records_in for task in self.tasks if task is not beside]
@@ -288,6 +302,8 @@ class JobWindow:
     """At its end."""
     snapshots: Sequence[CounterSnapshot] = ()
     """All of the window, the first and the last too."""
+    open_rates: Mapping[int, float] = field(default_factory=dict)
+    """See ``OpenRates``; by source, as far as somebody has watched them."""
 
     @property
     def sources(self) -> "list[VertexWindow]":
@@ -324,6 +340,45 @@ class JobWindow:
         """The vertices that it reads from."""
         ids = dict.fromkeys(edge.source for edge in self.graph.inputs_of(vertex))
         return [self.vertices[number] for number in ids]
+
+
+class OpenRates:
+    """What sources give in a second in which nothing holds them up, as a mean of minutes.
+
+    A source that is held up nearly all the time is open for a hundredth of the window: by that
+    alone its rate would be a guess, another one each second.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[int, tuple[float, float]] = {}
+        """By vertex: records, and milliseconds in which it was open; both fade."""
+
+    def clear(self) -> None:
+        """Another attempt begins."""
+        self._sums.clear()
+
+    def add(self, before: CounterSnapshot, now: CounterSnapshot, sources: Iterable[int]) -> None:
+        """What the sources have gained in between."""
+        for vertex in sources:
+            tasks, counts = now.totals.get(vertex, (0, NOTHING))
+            gain = gained(before.totals.get(vertex, (0, NOTHING))[1], counts)
+            if gain.elapsed_ms <= 0:
+                continue
+            records, open_ms = self._sums.get(vertex, (0.0, 0.0))
+            fades = math.exp(-gain.elapsed_ms / tasks / FADES_MS)
+            opened_ms = gain.elapsed_ms - gain.backpressured_ms
+            self._sums[vertex] = (
+                fades * records + gain.records_in,
+                fades * open_ms + opened_ms / tasks,
+            )
+
+    def rates(self) -> dict[int, float]:
+        """By source; one that was not open for a while yet is missing."""
+        return {
+            vertex: 1000 * records / open_ms
+            for vertex, (records, open_ms) in self._sums.items()
+            if open_ms >= LEAST_OPEN_MS
+        }
 
 
 def window_between(
