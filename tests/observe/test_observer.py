@@ -263,3 +263,14 @@ def test_the_target_of_a_source_that_is_open_for_moments_does_not_wander() -> No
         made += rolls.choice([0, 0, 100, 200, 1_000, 2_000])
         open_ms += rolls.choice([1, 5, 20, 80])
     assert max(found) < 2 * min(found)
+
+
+def test_restarts_are_in_the_course_of_the_job() -> None:
+    job = ScriptedJob(three_vertices())
+    observer = watched(3, job)
+    assert observer.series().restarts == ()
+    job.restarted = 1
+    watched(2, job, observer, 4)
+    job.restarted = 2
+    watched(0, job, observer, 7)
+    assert observer.series().restarts == (START_MS + 4_000, START_MS + 7_000)

@@ -228,7 +228,7 @@ class TaskFigures(msgspec.Struct, frozen=True):
     in_flight_ms: float = 0.0
     """In about this time it will have consumed what waits in front of it, at both ends."""
     latency_p50_ms: float = 0.0
-    """From the sources to here, as latency markers have measured it; 0: there were none."""
+    """From the sources to here, by the latency markers of the last half minute; 0: none came."""
     latency_p99_ms: float = 0.0
     input_watermarks_ms: tuple[int, ...] = ()
     """The last watermark of each input."""

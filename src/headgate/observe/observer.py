@@ -57,6 +57,7 @@ MANY_EVERY_MS: Final = 2_900.0
 FRESH: Final = 0.5
 """A task whose reports cover less than this part of the window is missing."""
 WINDOW_S: Final = 10.0
+MOST_RESTARTS: Final = 100
 PROBE_S: Final = 2.0
 PROBE_HERTZ: Final = 100.0
 ANSWER_S: Final = 5.0
@@ -113,6 +114,7 @@ class JobObserver:
         self._series = SeriesRecorder()
         self._recorded: CounterSnapshot | None = None
         self._open_rates = OpenRates()
+        self._restarted_ms: deque[int] = deque(maxlen=MOST_RESTARTS)
         self._windows: dict[float, JobWindow] = {}  # until the next look, by their length
         self._quick: Diagnosis | None = None
         self._quick_ms = 0.0  # of the look that it was computed for
@@ -131,6 +133,8 @@ class JobObserver:
             self._windows.clear()
             if self._first_ms is None:
                 self._first_ms = self._began_ms = at_ms
+            elif restarts > self._restarts:
+                self._restarted_ms.append(round(at_ms))
             if self._begins_anew(snapshot, restarts):
                 self._snapshots.clear()
                 self._open_rates.clear()
@@ -162,7 +166,8 @@ class JobObserver:
         """The job's course so far."""
         with self._lock:
             points = self._series.points()
-        return JobSeries(tuple(vertex.name for vertex in self._graph.vertices), points)
+            restarts = tuple(self._restarted_ms)
+        return JobSeries(tuple(vertex.name for vertex in self._graph.vertices), points, restarts)
 
     def quick_diagnosis(self) -> Diagnosis:
         """From counters alone; computed once for each look, or less often for very many tasks."""

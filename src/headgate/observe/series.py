@@ -41,6 +41,8 @@ class JobSeries(msgspec.Struct, frozen=True):
     vertices: tuple[str, ...]
     """Their names."""
     points: tuple[SeriesPoint, ...]
+    restarts: tuple[int, ...] = ()
+    """When the job was seen to have restarted, since 1970; the last hundred."""
 
 
 class SeriesRecorder:
@@ -95,7 +97,7 @@ def point_between(
         else:
             vertices.append((0.0, 0.0, 0.0, 0.0) if last is None else last.vertices[place])
     last_tasks = [task for task in figures if task.vertex in ends]
-    measured = [task for task in last_tasks if task.latency is not None]
+    measured = [task for task in last_tasks if task.latency_p99_ms > 0]
     times = [
         watermark
         for task in last_tasks

@@ -52,7 +52,7 @@ def test_what_passes_several_inputs_and_outputs_is_added_up() -> None:
 
 
 def test_latencies_are_counted_in_fixed_buckets() -> None:
-    latencies = Latencies()
+    latencies = Latencies(lambda: 0.0)
     assert latencies.histogram() is None
     for latency_ms in (0.5, 1.0, 1.5, 70_000.0, -3.0):
         latencies.measured(latency_ms)
@@ -60,3 +60,21 @@ def test_latencies_are_counted_in_fixed_buckets() -> None:
     assert seen is not None
     assert seen.counts == (3, 1, *[0] * (len(LATENCY_BOUNDS_MS) - 2), 1)
     assert (seen.count, seen.sum_ms) == (5, 70_003.0), "clocks that differ do not count down"
+
+
+def test_a_task_without_outputs_is_as_far_as_its_chain() -> None:
+    """The head of the page asks the last vertices how far event time has come."""
+    with Lab() as lab:
+        chain = lab.chain(lambda: SinkFunctionOperator(print))
+        watermarks = []
+        for time_ms in (None, 7, 12):
+            if time_ms is not None:
+                chain.watermark_advanced(Watermark(time_ms))
+            seen = statistics_of(
+                *(TaskState.RUNNING, SPENT, chain, [], [], []),
+                latencies=None,
+                own=OwnFigures(chain),
+                sizes=NO_SIZES,
+            )
+            watermarks.append(seen.watermark_out_ms)
+        assert watermarks == [MIN_WATERMARK_MS, 7, 12]

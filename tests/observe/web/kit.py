@@ -84,6 +84,16 @@ def five_vertices(parallelism: int = 2) -> JobGraph:
     return replace(env.get_job_graph(), name="orders by customer")
 
 
+def two_branches(parallelism: int = 2) -> JobGraph:
+    """orders -> left and right -> print; in a narrow window the branches stand side by side."""
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
+    env.disable_operator_chaining()
+    orders = env.from_source(DataGeneratorSource(abs, 10), None, "orders")
+    left, right = (orders.rebalance().map(abs).name(name) for name in ("left", "right"))
+    left.union(right).rebalance().add_sink(abs).name("print")
+    return replace(env.get_job_graph(), name="two branches")
+
+
 def wide_vertex(parallelism: int) -> JobGraph:
     """ticks -> work, with so many subtasks."""
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
@@ -111,6 +121,14 @@ HELD_UP = [
     Load(0.99, 0.0, 1450, 42, cpu=0.12),
     Load(0.11, 0.0, 1450, cpu=0.1),
     Load(0.05, 0.0, 210, cpu=0.05),
+]
+
+
+BRANCH_LOADS = [
+    Load(0.05, 0.95, 1450, cpu=0.05),
+    Load(0.2, 0.8, 1450, 10, cpu=0.1),
+    Load(0.1, 0.85, 1450, 10, cpu=0.1),
+    Load(0.99, 0.0, 1450, 10, cpu=0.1),
 ]
 
 

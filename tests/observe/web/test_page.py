@@ -24,6 +24,7 @@ from tests.observe.web.browser import WAIT_MS, Visitor, chromium, visiting
 pytest.importorskip("starlette")
 
 from tests.observe.web.kit import (
+    BRANCH_LOADS,
     CALM,
     Load,
     ScriptedJob,
@@ -32,6 +33,7 @@ from tests.observe.web.kit import (
     serving,
     some_checkpoints,
     some_lines,
+    two_branches,
     until,
     usual_answers,
     wide_vertex,
@@ -137,11 +139,64 @@ def test_the_full_answer_has_evidence_the_python_line_and_advice(visit: Visit, p
         page.get_by_role("button", name="Full answer").click()
         full = page.locator(".why .full")
         expect(full.get_by_text("Evidence")).to_be_visible()
+        expect(page.locator(".why .summary")).to_have_count(1)
+        expect(page.locator(".why .summary")).to_contain_text("enrich (shop.py:31)")
         expect(full.locator("code").first).to_have_text("enrich (shop.py:31)")
         row = full.get_by_role("row", name="enrich")
         expect(row.get_by_role("cell").nth(1)).not_to_have_text("leave it")
         full.get_by_role("button", name="Close").click()
         expect(full).to_be_hidden()
+        visitor.behaved()
+
+
+def test_tabs_that_wait_for_a_press_say_which(visit: Visit, port: int) -> None:
+    with visit(port) as visitor:
+        for tab, button in {"flamegraph": "Sample", "waiting": "Look"}.items():
+            page = visitor.open(f"{VERTEX}/{tab}")
+            expect(page.get_by_role("button", name=button, exact=True)).to_be_visible()
+            expect(page.get_by_text(f"Press {button} to see")).to_be_visible()
+        visitor.behaved()
+
+
+def test_a_flag_covers_no_label_of_an_edge_in_a_narrow_window(visit: Visit) -> None:
+    job = ScriptedJob(two_branches(), loads=BRANCH_LOADS)
+    job.age(60.0)
+    apart = """() => {
+        const flag = document.querySelector("a.limits .flag").getBoundingClientRect();
+        return [...document.querySelectorAll(".edge-label text")].every((text) => {
+            const box = text.getBoundingClientRect();
+            return box.right <= flag.left || flag.right <= box.left
+                || box.bottom <= flag.top || flag.bottom <= box.top;
+        });
+    }"""
+    with serving(job) as ask, visit(ask.server.port, width=620) as visitor:
+        page = visitor.open(GRAPH)
+        expect(page.locator("a.limits .flag")).to_be_visible()
+        expect(page.locator(".edge-label.waiting")).not_to_have_count(0)
+        assert page.evaluate(apart)
+        visitor.behaved()
+
+
+def test_restarts_are_marked_in_the_charts(visit: Visit) -> None:
+    job = a_job()
+    with serving(job) as ask, visit(ask.server.port) as visitor:
+        page = visitor.open("#/jobs/ab12/history")
+        expect(page.locator(".chart .grid text").first).to_be_visible()
+        expect(page.locator(".chart .restarts line")).to_have_count(0)
+        job.fail_once(a_failure())
+        expect(page.locator(".chart .restarts line")).to_have_count(3)
+        expect(page.locator(".chart .restarts title").first).to_contain_text("Restarted at")
+        expect(page.get_by_text("; restarted at")).to_be_visible()
+        visitor.behaved()
+
+
+def test_the_head_tells_what_was_left_out_and_a_mean_is_no_maximum(visit: Visit) -> None:
+    job = a_job(uneven=0.2, late=1_007)
+    with serving(job) as ask, visit(ask.server.port) as visitor:
+        page = visitor.open(GRAPH)
+        expect(page.locator(".left-out li").first).to_contain_text("came too late, by up to 120 ms")
+        words = page.locator("[data-vertex='2'] .words")
+        expect(words).to_have_text("busy 89 % (max 99 %) · back-pr. 0 %")
         visitor.behaved()
 
 

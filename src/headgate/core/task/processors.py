@@ -61,7 +61,7 @@ class InputProcessor:
 
     def __init__(self, chain: Chain, inputs: list[NetworkInput], loan: Loan, clock: Clock) -> None:
         self.inputs = inputs
-        self.latencies = Latencies()
+        self.latencies = Latencies(clock.now_ms)
         self._chain = chain
         self._loan = loan
         self._clock = clock

@@ -5,7 +5,7 @@ Law: busy, back-pressured and idle time add up to the time since the start.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -77,43 +77,50 @@ class TaskTimes:
 
 
 KEPT: Final = 1024
+"""So many markers at most."""
+LATELY_MS: Final = 30_000.0
+"""Percentiles are those of this time: a slow start is soon forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyStatistics:
-    """Over the last markers; zero if none came."""
+    """Over the markers of the last half minute; zero if none came."""
 
     markers: int
+    """All that ever came."""
     p50_ms: float
     p99_ms: float
     max_ms: float
 
 
 class Latencies:
-    """How long markers took from their source to here."""
+    """How long markers took from their source to here; ``now_ms`` is good for differences."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: Callable[[], float]) -> None:
+        self._now_ms = now_ms
         self._counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)
         self._sum_ms = 0.0
-        self._last: deque[float] = deque(maxlen=KEPT)
+        self._last: deque[tuple[float, float]] = deque(maxlen=KEPT)
+        """When each came, and its latency."""
 
     def measured(self, latency_ms: float) -> None:
         latency_ms = max(0.0, latency_ms)
         self._counts[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1
         self._sum_ms += latency_ms
-        self._last.append(latency_ms)
+        self._last.append((self._now_ms(), latency_ms))
 
     def histogram(self) -> LatencyFigures | None:
         """Over all markers; None: none came."""
-        return LatencyFigures(tuple(self._counts), self._sum_ms) if self._last else None
+        return LatencyFigures(tuple(self._counts), self._sum_ms) if any(self._counts) else None
 
     def statistics(self) -> LatencyStatistics:
-        if not self._last:
-            return LatencyStatistics(0, 0.0, 0.0, 0.0)
-        ordered = sorted(self._last)
+        markers, since_ms = sum(self._counts), self._now_ms() - LATELY_MS
+        ordered = sorted(latency_ms for at_ms, latency_ms in self._last if at_ms >= since_ms)
+        if not ordered:
+            return LatencyStatistics(markers, 0.0, 0.0, 0.0)
         last = len(ordered) - 1
         return LatencyStatistics(
-            sum(self._counts), ordered[last // 2], ordered[round(last * 0.99)], ordered[-1]
+            markers, ordered[last // 2], ordered[round(last * 0.99)], ordered[-1]
         )
 
 
@@ -178,6 +185,7 @@ def statistics_of(
     read = [gate.statistics() for gate in gates]
     written = [writer.statistics() for writer in writers]
     outputs = tuple(map(_output, writers, written))
+    operators = tuple(chain.statistics())
     return TaskStatistics(
         state=state,
         spent=spent,
@@ -190,8 +198,10 @@ def statistics_of(
         queued_in=sum(gate.figures.queued_buffers for gate in read),
         queued_out=sum(output.queued_buffers for output in outputs),
         watermarks_in_ms=tuple(source.watermark_ms for source in inputs),
-        watermark_out_ms=min((writer.watermark_ms for writer in written), default=MIN_WATERMARK_MS),
-        operators=tuple(chain.statistics()),
+        watermark_out_ms=min(
+            (writer.watermark_ms for writer in written), default=_last_watermark_ms(operators)
+        ),
+        operators=operators,
         latency=None if latencies is None else latencies.statistics(),
         user=own.user,
         lag=own.lag,
@@ -205,6 +215,11 @@ def statistics_of(
         outputs=outputs,
         histogram=None if latencies is None else latencies.histogram(),
     )
+
+
+def _last_watermark_ms(operators: Sequence[OperatorStatistics]) -> int:
+    """Of a task without outputs: how far event time has come in its chain."""
+    return max((operator.watermark_ms for operator in operators), default=MIN_WATERMARK_MS)
 
 
 def _declared_rate(chain: Chain) -> float:

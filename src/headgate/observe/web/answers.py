@@ -178,7 +178,7 @@ class VertexDetails(Answer, frozen=True):
     """The lowest of its subtasks; null: there is none yet."""
     watermark_lag_ms: float | None
     latency_p50_ms: float | None
-    """From the sources to here, as latency markers have measured it; null: there were none."""
+    """From the sources to here, by the latency markers of the last half minute; null: none came."""
     latency_p99_ms: float | None
     state_bytes: int | None
     """Null: unknown."""

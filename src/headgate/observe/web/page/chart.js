@@ -29,6 +29,9 @@ export class LineChart {
     this.id = `chart-${options.title.toLowerCase().replaceAll(/[^a-z]+/g, "-")}`;
     this.grid = s("g", { class: "grid" });
     this.lines = options.series.map(({ tone }) => s("path", { class: `line ${tone}` }));
+    /** @type {number[]} */
+    this.restarts = [];
+    this.marks = s("g", { class: "restarts" });
     this.rule = s("line", { class: "rule", y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom });
     this.svg = s(
       "svg",
@@ -41,6 +44,7 @@ export class LineChart {
         "aria-describedby": `${this.id}-readout`,
       },
       this.grid,
+      this.marks,
       ...this.lines,
       this.rule,
     );
@@ -63,9 +67,13 @@ export class LineChart {
     this.#listen(signal);
   }
 
-  /** @param {{"at-ms": number}[]} points */
-  show(points) {
+  /**
+   * @param {{"at-ms": number}[]} points
+   * @param {number[]} [restarts] moments at which the job has begun anew
+   */
+  show(points, restarts = []) {
     this.points = points;
+    this.restarts = restarts;
     this.#draw();
     if (this.details.open) this.#fillTable();
   }
@@ -207,7 +215,29 @@ export class LineChart {
       setAttribute(this.lines[index], "d", this.#path(value));
     });
     this.#drawGrid();
+    this.#drawRestarts();
     this.#drawCursor();
+  }
+
+  #drawRestarts() {
+    const [begin, end] = this.#span();
+    this.marks.replaceChildren(
+      ...this.restarts
+        .filter((at) => begin <= at && at <= end)
+        .map((at) =>
+          s(
+            "line",
+            {
+              x1: this.#x(at),
+              x2: this.#x(at),
+              y1: MARGIN.top,
+              y2: HEIGHT - MARGIN.bottom,
+              data: { at },
+            },
+            s("title", {}, `Restarted at ${clock(at)}`),
+          ),
+        ),
+    );
   }
 
   /** @param {number} at */

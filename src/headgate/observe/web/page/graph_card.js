@@ -88,10 +88,7 @@ export class GraphCard {
       setAttribute(this.bars[index], "width", width.toFixed(1));
       x += width;
     });
-    setText(
-      this.words,
-      `busy ${percent(vertex.busy)} · back-pr. ${percent(vertex.backpressured)} · idle ${percent(vertex.idle)}`,
-    );
+    setText(this.words, cardWords(vertex));
     this.element.classList.toggle("limits", limits);
     this.element.classList.toggle("selected", selected);
     setAttribute(this.element, "data-activity", activityWord(vertex));
@@ -108,6 +105,15 @@ function lagWords(vertex) {
   return isKnown(vertex["watermark-lag-ms"])
     ? `watermark −${duration(vertex["watermark-lag-ms"])}`
     : "";
+}
+
+/** Shares are means; the busiest subtask is named as such. @param {Vertex} vertex */
+function cardWords(vertex) {
+  const [busy, most] = [percent(vertex.busy), percent(vertex["max-busy"])];
+  const backpressured = `back-pr. ${percent(vertex.backpressured)}`;
+  return busy === most || vertex.parallelism === 1
+    ? `busy ${busy} · ${backpressured} · idle ${percent(vertex.idle)}`
+    : `busy ${busy} (max ${most}) · ${backpressured}`;
 }
 
 /** @param {Vertex} vertex @param {boolean} limits */

@@ -9,7 +9,9 @@
 
 export const CARD = { width: 228, height: 122 };
 const GAP = { along: 98, across: 26 };
-const DOWN_GAP = { along: 54, across: 18 };
+const DOWN_GAP = { along: 66, across: 18 };
+/** Labels of edges that run down end above the flag of the card below. */
+const RAISED = 8;
 const LANE = { width: 104, height: 52 };
 const MARGIN = 20;
 
@@ -114,5 +116,6 @@ function curve(start, end, isDown) {
   const bend = isDown
     ? `${start.x} ${middle.y} ${end.x} ${middle.y}`
     : `${middle.x} ${start.y} ${middle.x} ${end.y}`;
-  return { path: `M${start.x} ${start.y} C${bend} ${end.x} ${end.y}`, label: middle };
+  const label = isDown ? { x: middle.x, y: middle.y - RAISED } : middle;
+  return { path: `M${start.x} ${start.y} C${bend} ${end.x} ${end.y}`, label };
 }

@@ -12,7 +12,7 @@ const KINDS = { full: "All samples", on_cpu: "On CPU", off_cpu: "Waiting (off CP
  */
 export function show(context, outlet) {
   const flame = new FlameGraph(context.signal);
-  const about = h("p", { class: "quiet" }, "Nothing is sampled until you ask for it.");
+  const about = h("p", { class: "quiet" }, "Press Sample to see where the time goes; nothing is sampled before.");
   const subtask = h(
     "select",
     { id: "flame-subtask" },

@@ -112,7 +112,7 @@ function makeTable(id) {
       },
       {
         title: "Activity",
-        hint: "Busy, back-pressured, idle",
+        hint: "Busy, back-pressured, idle; mean of its subtasks",
         sort: (v) => v.busy,
         make: makeShareBar,
         fill: (bar, v) => fillShareBar(bar, v),

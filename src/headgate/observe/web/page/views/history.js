@@ -74,8 +74,9 @@ export function show(context, outlet) {
     goesOn: runs,
     onAnswer: (answer) => {
       const points = answer.points.map(readPoint);
-      for (const chart of charts) chart.show(points);
-      strips.show(answer.vertices, points);
+      const restarts = answer.restarts ?? [];
+      for (const chart of charts) chart.show(points, restarts);
+      strips.show(answer.vertices, points, restarts);
     },
     onRefused: (sentence) => {
       setText(problem, sentence);
@@ -98,8 +99,8 @@ class ActivityStrips {
     );
   }
 
-  /** @param {string[]} names @param {Point[]} points */
-  show(names, points) {
+  /** @param {string[]} names @param {Point[]} points @param {number[]} restarts */
+  show(names, points, restarts) {
     reconcile(
       this.list,
       names.map((name, index) => ({ name, index })),
@@ -123,11 +124,17 @@ class ActivityStrips {
     setText(
       this.span,
       first && last
-        ? `From ${clock(first["at-ms"])} to ${clock(last["at-ms"])}.`
+        ? `From ${clock(first["at-ms"])} to ${clock(last["at-ms"])}${restartWords(restarts)}.`
         : "No figures yet.",
     );
   }
 }
+
+/** @param {number[]} restarts dashed lines in the charts */
+const restartWords = (restarts) =>
+  restarts.length
+    ? `; restarted at ${restarts.slice(-5).map(clock).join(", ")} (dashed lines in the charts)`
+    : "";
 
 /** @param {HTMLCanvasElement} canvas @param {string} name @param {Moment[]} moments */
 function paint(canvas, name, moments) {

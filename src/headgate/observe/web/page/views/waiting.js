@@ -18,7 +18,7 @@ export function show(context, outlet) {
   const about = h(
     "p",
     { class: "quiet" },
-    "Nothing is read until you ask for it; what waits stays where it is.",
+    "Press Look to see the records that wait; what waits stays where it is.",
   );
   const gate = h("input", { id: "gate", type: "number", min: "0", value: "0", class: "short" });
   const channel = h("input", {

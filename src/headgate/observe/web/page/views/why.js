@@ -1,7 +1,8 @@
 // @ts-check
 /**
  * What limits the job: the quick answer is live; the full one, which samples stacks and counts keys,
- * is asked for with a button and stays until it is closed or asked for again.
+ * is asked for with a button and stays until it is closed or asked for again. Law: while it is open
+ * the paragraph is its own, so that there are no two figures for one thing.
  */
 import { DataTable } from "../data_table.js";
 import { announce, h, replace, setAttribute, setText } from "../dom.js";
@@ -40,6 +41,10 @@ export class WhyPanel {
     this.link = h("a", { class: "to-vertex", hidden: true }, "Show the vertex");
     this.button = h("button", { type: "button", on: { click: () => this.#ask() } }, "Full answer");
     this.full = h("div", { class: "full", hidden: true });
+    /** @type {Diagnosis | null} */
+    this.answer = null;
+    /** @type {Job | null} */
+    this.job = null;
     this.element = h(
       "section",
       { class: "why card", "aria-labelledby": "why-title" },
@@ -51,7 +56,8 @@ export class WhyPanel {
 
   /** @param {Job} job */
   update(job) {
-    const { why } = job;
+    this.job = job;
+    const why = this.answer ?? job.why;
     this.element.hidden = !why;
     if (!why) return;
     this.element.dataset.cause = why.cause;
@@ -78,13 +84,18 @@ export class WhyPanel {
     );
     this.button.disabled = false;
     setText(this.button, "Ask again");
-    if (answer) this.#show(...this.#describe(answer));
+    if (!answer) return;
+    this.answer = answer;
+    if (this.job) this.update(this.job);
+    this.#show(...this.#describe(answer));
   }
 
   /** @param {...(Node | false | null)} content */
   #show(...content) {
     const close = () => {
       this.full.hidden = true;
+      this.answer = null;
+      if (this.job) this.update(this.job);
       this.button.focus();
     };
     replace(
@@ -100,7 +111,6 @@ export class WhyPanel {
   #describe(answer) {
     return [
       h("h3", {}, `Full answer of ${clock(Date.now())}`),
-      answer.summary !== this.summary.textContent && h("p", { class: "summary" }, answer.summary),
       answer.line ? h("p", {}, "Python line: ", h("code", {}, answer.line)) : null,
       this.#describeRates(answer),
       answer.keys.length > 0 && describeKeys(answer.keys),
