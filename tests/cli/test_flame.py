@@ -168,3 +168,25 @@ def test_what_the_driver_refuses_is_its_sentence(headgate: Headgate, page: Page)
     page.answers["/vertices/2/peek"] = {"errors": ["subtask 9 does not run"]}
     done = headgate("peek", "ab", "2", "--subtask", "9")
     assert done == Done(1, "", "headgate: job ab12cd (count orders): subtask 9 does not run\n")
+
+
+def test_tables_in_80_columns_fold_texts_and_keep_all_digits(
+    headgate: Headgate, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    digits = "0123456789" * 20
+    entry = {**WAITING["entries"][0], "channel": 12345, "text": digits, "key": digits}  # type: ignore[index]
+    page.answers["/vertices/2/peek"] = {**WAITING, "entries": [entry]}
+    frame = {"name": f"{'name' * 40} (job.py:4711)", "value": 200}
+    page.answers["/vertices/2/flamegraph"] = {
+        **TREE,
+        "data": {"name": "slow", "value": 200, "children": [frame]},
+    }
+    for command, figures in {
+        "peek": ["12345", "2023-11-14 22:13:20.123Z"],
+        "flame": ["100.0%"],
+    }.items():
+        text = headgate(command, "ab", "slow").stdout
+        assert "…" not in text
+        assert max(map(len, text.splitlines()[1:])) <= 80
+        assert all(figure in text for figure in figures)

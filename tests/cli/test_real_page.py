@@ -67,7 +67,7 @@ def test_status_and_top_show_what_the_server_says(scene: Scene) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "orders by customer  running for 1 min" in done.stdout
     assert "checkpoints: 6 completed, 1 failed; checkpoint 7 completed" in done.stdout
-    assert "in enrich: ZeroDivisionError: division by zero" in done.stdout
+    assert "ZeroDivisionError: division by zero in enrich" in done.stdout
 
     def bar() -> str:
         lines = scene.headgate("top", "--once").stdout.splitlines()
@@ -130,7 +130,7 @@ def test_peek_shows_waiting_records(scene: Scene) -> None:
 
 def test_a_job_that_has_ended_is_still_shown_but_not_looked_into(scene: Scene) -> None:
     scene.job.end(JobStatus.FAILED)
-    assert "failed for" in scene.headgate("status").stdout
+    assert "failed after" in scene.headgate("status").stdout
     assert "is failed; this is how it has ended" in scene.headgate("top", "--once").stdout
     done = scene.headgate("peek", "ab12", "enrich")
     assert done.returncode == 1

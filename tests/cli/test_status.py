@@ -10,8 +10,11 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import pytest
+from msgspec import structs
 
 from headgate.cli import status
+from headgate.cli.job_screen import describe_checkpoints
+from headgate.cli.seen_jobs import CheckpointCounts, SeenCheckpoint, SeenCheckpoints
 from headgate.host.driver.control_server import ControlServer
 from tests.cli.kit import Done, in_process
 from tests.cli.page_kit import WHY, Page, announce_page, job_with_page, served
@@ -43,9 +46,9 @@ def test_status_has_everything_on_one_screen(headgate: Headgate, page: Page) -> 
     assert lines[0] == (f"count orders  running for 2 min 5 s, restarted once  ab12cd  {page.url}")
     assert lines[1] == f"why: {WHY}"
     assert lines[2] == (
-        "checkpoints: 40 completed, 1 failed; checkpoint 41 completed 3 s ago, took 120ms, 2.5 MB"
+        "checkpoints: 40 completed, 1 failed; checkpoint 41 completed 3 s ago, took 120 ms, 2.5 MB"
     )
-    assert lines[3] == "failed 1 min 0 s ago in squares: ValueError: bad record  [31m7"
+    assert lines[3] == "failed 1 min 0 s ago: ValueError: bad record  [31m7 in squares"
     assert " ".join(lines[5].split()) == "vertex in/s out/s busy bp idle cpu lag p99 state"
     assert " ".join(lines[8].split()) == (
         "2 2 x slow -> Sink: end 1,234 12.3k ████████████████ 98% 0% 2% 49% 1.2s 57ms 2.5 MB"
@@ -74,6 +77,22 @@ def test_status_fits_into_80_columns(
     lines = headgate("status", "count orders").stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert any("▒▒▒▒▒▒▒▒" in line and "squares" in line for line in lines)
+
+
+def test_a_failure_begins_with_its_cause_and_is_not_cut(
+    headgate: Headgate, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    cause = "ValueError: could not convert string to float: 'twelve and a half' in line 4711"
+    failure = {
+        "at-ms": 0,
+        "kind": "headgate.base.errors.UserFunctionFailed",
+        "operator": "Map: parse price",
+        "message": f"operator 'Map: parse price' failed in open(): {cause}",
+    }
+    page.answers[""] = {**page.answers[""], "latest-failure": failure}  # type: ignore[dict-item]
+    text = " ".join(line.strip() for line in headgate("status").stdout.splitlines())
+    assert f" ago: {cause} in Map: parse price in open()" in text
 
 
 def test_status_for_a_program_is_one_json_object(headgate: Headgate, page: Page) -> None:
@@ -195,3 +214,28 @@ def test_a_job_whose_page_is_gone_is_cancelled_all_the_same(headgate: Headgate) 
 def test_a_job_is_cancelled_by_its_page(headgate: Headgate, page: Page) -> None:
     assert headgate("cancel", "ab12cd").stdout == "job ab12cd (count orders) is canceled\n"
     assert ("PATCH", "", {"mode": "cancel"}) in page.asked
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("RUNNING", "running for 35 s"),
+        ("RESTARTING", "restarting, started 35 s ago"),
+        ("CANCELLING", "cancelling, started 35 s ago"),
+        ("FINISHED", "finished after 35 s"),
+    ],
+)
+def test_a_job_s_age_goes_with_its_state(
+    headgate: Headgate, page: Page, state: str, words: str
+) -> None:
+    page.answers[""].update({"state": state, "start-time": 1_000_000, "now": 1_035_000})
+    assert f"count orders  {words}" in headgate("status").stdout
+
+
+def test_a_checkpoint_that_is_not_complete_has_not_taken_a_time() -> None:
+    newest = SeenCheckpoint(7, "checkpoint", "in_progress", 6_000, 3_900)
+    seen = SeenCheckpoints(CheckpointCounts(triggered=1), [newest])
+    assert describe_checkpoints(seen, 10_000).plain.endswith("; checkpoint 7 in progress for 4 s")
+    seen.history[0] = structs.replace(newest, status="completed")
+    line = describe_checkpoints(seen, 13_000).plain
+    assert line.endswith("; checkpoint 7 completed 3 s ago, took 3.9 s, 0 B")

@@ -53,6 +53,35 @@ def test_a_frame_never_leaves_its_screen(width: int, height: int) -> None:
     assert any(line.startswith("> 17") for line in lines), "the selected line is always shown"
 
 
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_no_digit_of_a_figure_is_cut_however_narrow_the_screen_is(width: int) -> None:
+    wide = {
+        **SLOW,
+        "name": "a name " * 9,
+        "rates": {"in-per-s": 9_999.0, "out-per-s": 9_999.0},
+        "busy": 1.0,
+        "max-busy": 1.0,
+        "watermark-lag-ms": 1_763_000_000_000.0,
+        "latency-p99-ms": 99_000.0,
+        "state-bytes": 999_000_000_000,
+    }
+    answer = {**job_answer("ab12", "orders"), "vertices": [wide] * 2}
+    facts = replace(FACTS, job=msgspec.convert(answer, SeenJob))
+    lines = lines_of(VIEW.answered(facts), width)
+    row = next(line for line in lines if "█████" in line and "busy" not in line)
+    shown = ["9,999"] + ["20405d", "99s"] * (width >= 64) + ["100%", "999 GB"] * (width >= 100)
+    assert [figure for figure in shown if figure in row] == shown
+    assert "127.0.0.1:8081" in "".join(lines), "nor one of the head"
+    subtasks = replace(VIEW.answered(facts, TASKS), level=ShownLevel.SUBTASKS)
+    assert "12.3k" in lines_of(subtasks, max(width, 64))[-2]
+
+
+def test_a_long_name_of_a_job_leaves_room_for_its_id() -> None:
+    job = ListedJob("0123456789abcdef", "a name " * 20, "RUNNING", "it keeps up")
+    view = TopView(ShownLevel.JOBS).listed([job])
+    assert any(line.startswith("> 0123456789abcdef  a name") for line in lines_of(view, 80))
+
+
 def test_keys_select_open_and_leave() -> None:
     view = pressed(VIEW, SpecialKey.DOWN, SpecialKey.DOWN, SpecialKey.DOWN)
     assert view.vertex == "2", "the last one stays selected"

@@ -46,6 +46,45 @@ def page(headgate: Headgate) -> Iterator[Page]:
         yield page
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80, 100])
+def test_a_narrow_terminal_gets_fewer_columns_and_all_digits(
+    headgate: Headgate, page: Page, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    advice = tuple(
+        replace(
+            each,
+            name="flat_map -> key_by -> Sink: orders of all countries",
+            rate=1_234_567.0,
+            true_rate=2_345_678.0,
+            target_rate=3_456_789.0,
+            busy=1.0,
+            backpressured=1.0,
+            suggested=128,
+            limited_by="source splits",
+        )
+        for each in FOUND.advice
+    )
+    page.answers["/why"] = msgspec.to_builtins(replace(FOUND, advice=advice))
+    lines = headgate("why").stdout.splitlines()
+    head, *rows = [line.rstrip() for line in lines[lines.index("") + 1 :]]
+    assert max(map(len, [head, *rows])) <= columns
+    figures_of = {
+        "rate/s": "1,234,567",
+        "possible/s": "2,345,678",
+        "target/s": "3,456,789",
+        "busy": "100%",
+        "bp": "100%",
+        "tasks": "1",
+        "suggested": "128 (source splits)",
+    }
+    shown = head.split()[1:]
+    assert set(shown) <= set(figures_of) and {"tasks", "suggested"} <= set(shown)
+    assert columns < 100 or len(shown) == 7
+    for row in rows:
+        assert row.endswith("  ".join(figures_of[name].rjust(len(name)) for name in shown))
+
+
 def test_what_operators_left_out_stands_below_the_paragraph(headgate: Headgate, page: Page) -> None:
     text = "'hours' has dropped 1,007 records that came too late, by up to 120 ms"
     left_out = LeftOutRecords(1, "hours", text, 1_007, 120)

@@ -21,6 +21,7 @@ from headgate.cli.seen_jobs import (
     SeenVertex,
     known,
 )
+from headgate.host.driver.job_client import ENDED
 from headgate.observe.display import DOTTED, EMPTY, FULL, LEGEND
 from headgate.observe.job_view import short_number
 from headgate.plan.table import clean
@@ -71,7 +72,7 @@ def draw_head(facts: Facts) -> list[Text]:
             (clean(job.name), "bold"),
             "  ",
             (job.state.lower(), STATES.get(job.state, "yellow")),
-            f" for {short_time(job.seconds)}{restarts}  ",
+            f"{describe_age(job.state, job.seconds)}{restarts}  ",
             (f"{job.jid}  {facts.page}", "dim"),
         )
     ]
@@ -85,10 +86,16 @@ def draw_head(facts: Facts) -> list[Text]:
         lines.append(describe_checkpoints(facts.checkpoints, job.now))
     if job.latest_failure is not None:
         lines.append(describe_failure(job.latest_failure, job.now))
-    for line in lines:
-        line.overflow = "ellipsis"
-        line.no_wrap = not line.plain.startswith(WHY)
     return lines
+
+
+def describe_age(state: str, seconds: float) -> str:
+    """How long ago the job was started, in words that go with its state."""
+    if state in ("CREATED", "INITIALIZING", "RUNNING"):
+        return f" for {short_time(seconds)}"
+    if state in ENDED:
+        return f" after {short_time(seconds)}"
+    return f", started {short_time(seconds)} ago"  # nobody knows since when it has this state
 
 
 def draw_vertices(vertices: Sequence[SeenVertex], width: int, selected: str | None = None) -> Table:
@@ -155,21 +162,29 @@ def describe_checkpoints(seen: SeenCheckpoints, now_ms: int) -> Text:
         last = seen.history[0]
         line.append(f"; {last.kind} {last.checkpoint} ")
         line.append(last.status.replace("_", " "), "red" if last.status == "failed" else "")
-        line.append(f" {short_time((now_ms - last.triggered_at_ms) / 1000)} ago")
-        line.append(f", took {short_ms(last.took_ms)}, {short_bytes(last.state_bytes)}")
+        since_ms = now_ms - last.triggered_at_ms
+        if last.status == "in_progress":
+            line.append(f" for {short_time(since_ms / 1000)}")
+        else:
+            line.append(f" {short_time((since_ms - last.took_ms) / 1000)} ago")
+            line.append(f", took {describe_ms(last.took_ms)}, {short_bytes(last.state_bytes)}")
         if last.problem:
             line.append(f": {clean(last.problem)}")
     return line
 
 
 def describe_failure(failure: SeenFailure, now_ms: int) -> Text:
-    """The latest failure in one line."""
+    """The latest failure, its cause first."""
     ago = short_time((now_ms - failure.at_ms) / 1000)
-    where = f" in {clean(failure.operator)}" if failure.operator else ""
-    kind = failure.kind.rpartition(".")[2]
-    message = clean(failure.message)
-    words = message if message.startswith(kind) else f"{kind}: {message}"
-    return Text.assemble((f"failed {ago} ago{where}: ", "red"), words)
+    kind, message = failure.kind.rpartition(".")[2], failure.message
+    where = f" in {failure.operator}" if failure.operator else ""
+    whose = f"operator {failure.operator!r} failed"
+    if failure.operator and message.startswith(whose):  # a function of the user's has raised
+        doing, _, cause = message.removeprefix(whose).partition(": ")
+        where, message = where + doing, cause
+    elif not message.startswith(kind):
+        message = f"{kind}: {message}"
+    return Text.assemble((f"failed {ago} ago: ", "red"), clean(message), clean(where))
 
 
 def fields_of(facts: Facts) -> dict[str, object]:
@@ -291,6 +306,15 @@ def short_ms(milliseconds: float) -> str:
             return f"{value:.1f}{unit}" if unit == "s" and value < 10 else f"{value:.0f}{unit}"
     hours = milliseconds / 3_600_000
     return f"{hours:.0f}h" if hours < 100 else f"{hours / 24:.0f}d"
+
+
+def describe_ms(milliseconds: float) -> str:
+    """In a sentence: 120 ms, 3.9 s, 3 min 4 s."""
+    if milliseconds < 1_000:
+        return f"{milliseconds:.0f} ms"
+    return (
+        f"{milliseconds / 1000:.1f} s" if milliseconds < 10_000 else short_time(milliseconds / 1000)
+    )
 
 
 def short_bytes(size: float) -> str:

@@ -191,7 +191,7 @@ def _body(view: TopView, width: int, room: int | None, selects: bool) -> Rendera
         case ShownLevel.JOBS:
             keys = [job.job for job in view.jobs]
             shown_jobs = _window(view.jobs, keys, view.job, room)
-            return _draw_jobs(shown_jobs, view.job if selects else None)
+            return _draw_jobs(shown_jobs, width, view.job if selects else None)
         case ShownLevel.VERTICES:
             ids = [vertex.id for vertex in view.vertices]
             shown = _window(view.vertices, ids, view.vertex, room)
@@ -202,11 +202,14 @@ def _body(view: TopView, width: int, room: int | None, selects: bool) -> Rendera
             return draw_subtasks(shown_tasks, width, view.subtask if selects else None)
 
 
-def _draw_jobs(jobs: Sequence[ListedJob], selected: str | None) -> Table:
+def _draw_jobs(jobs: Sequence[ListedJob], width: int, selected: str | None) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", expand=True)
-    for head in ("id", "name", "state"):
-        table.add_column(head, no_wrap=True)
-    table.add_column("why", no_wrap=True, overflow="ellipsis", ratio=1)
+    marked = 2 * (selected is not None)
+    taken = 8 + max((len(job.job) + len(job.state) for job in jobs), default=0) + marked
+    table.add_column("id", no_wrap=True)
+    table.add_column("name", no_wrap=True, overflow="ellipsis", max_width=max(4, width - taken))
+    table.add_column("state", no_wrap=True)
+    table.add_column("why", no_wrap=True, overflow="ellipsis", ratio=1, min_width=1)
     for job in jobs:
         mark, style = ("> ", "reverse") if job.job == selected else ("", "")
         cells = (mark + job.job, clean(job.name), job.state.lower(), clean(job.why))

@@ -25,6 +25,11 @@ MARGIN_S: Final = 20.0
 MOST_S: Final = 30.0
 WIDEST: Final = 100
 """Longer lines are hard to read."""
+HEADS: Final = "vertex", "rate/s", "possible/s", "target/s", "busy", "bp", "tasks", "suggested"
+DROPPED: Final = ("bp", "busy", "possible/s", "rate/s")
+"""Columns that a narrow terminal does not get, in this order."""
+GAP: Final = 2
+LEAST_NAME, WIDEST_NAME = 20, 40
 
 
 @click.command()
@@ -71,18 +76,33 @@ def show(found: "Diagnosis") -> None:
         console.print(text, style="yellow", markup=False, soft_wrap=True)
     if found.advice:
         console.print()
-        console.print(advice_table(found))
+        console.print(advice_table(found, width))
 
 
-def advice_table(found: "Diagnosis") -> Table:
-    """A line for each vertex; the one that limits the job is bold."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("vertex", overflow="ellipsis", no_wrap=True, max_width=40)
-    for head in ("rate/s", "possible/s", "target/s", "busy", "bp", "tasks", "suggested"):
+def advice_table(found: "Diagnosis", width: int) -> Table:
+    """A line for each vertex; the one that limits the job is bold.
+
+    What does not fit is left out by columns, and then by the ends of names, never by digits.
+    """
+    rows = [_cells(advice) for advice in found.advice]
+    heads, room = list(HEADS), 0
+    for dropped in (None, *DROPPED):
+        heads = [head for head in heads if head != dropped]
+        room = width - sum(
+            GAP + max(len(head), *(len(row[HEADS.index(head)]) for row in rows))
+            for head in heads[1:]
+        )
+        if room >= min(LEAST_NAME, max(len(row[0]) for row in rows)):
+            break
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column(
+        heads[0], overflow="ellipsis", no_wrap=True, max_width=max(1, min(WIDEST_NAME, room))
+    )
+    for head in heads[1:]:
         table.add_column(head, justify="right", no_wrap=True)
-    for advice in found.advice:
+    for row, advice in zip(rows, found.advice, strict=True):
         style = "bold" if advice.vertex == found.vertex else ""
-        table.add_row(*(Text(cell, style) for cell in _cells(advice)))
+        table.add_row(*(Text(row[HEADS.index(head)], style) for head in heads))
     return table
 
 
