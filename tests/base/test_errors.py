@@ -155,3 +155,9 @@ def test_an_error_says_what_to_do_and_travels(error: errors.HeadgateError, words
     assert words in str(error)
     copied = pickle.loads(pickle.dumps(error))
     assert (type(copied), str(copied), vars(copied)) == (type(error), str(error), vars(error))
+
+
+def test_short_slots_say_how_many_subtasks_share_them() -> None:
+    assert "needs 4 slots and Spark has 2 free" in str(errors.SlotsShort(4, 2, 0))
+    shared = str(errors.SlotsShort(4, 2, 0, shared=13))
+    assert "needs 4 slots (each for up to 13 subtasks of an operator) and Spark" in shared

@@ -73,6 +73,17 @@ def test_a_schema_of_the_users_is_followed(spark: "SparkSession", people: str) -
         table(spark, state="total").schema("key bigint").load(people).collect()
 
 
+def test_an_operator_is_found_by_its_state(spark: "SparkSession", tmp_path: Path) -> None:
+    path = state.write(
+        str(tmp_path / "two"),
+        state.operator("people").put(TOTAL, {"ada": 3}),
+        state.operator("other").put(ValueStateDescriptor("n", Types.LONG()), {"ada": 4}),
+    )
+    assert rows(table(spark, state="total").load(path)) == [("ada", 3)]
+    with pytest.raises(Exception, match=r"which operator\?.*option\('uid', '\w+'\) of a table"):
+        table(spark).load(path)
+
+
 def test_errors_are_one_sentence(spark: "SparkSession", people: str) -> None:
     with pytest.raises(
         Exception, match="operator 'people' has no keyed state 'nope'; it has 'total'"

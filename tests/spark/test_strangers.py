@@ -274,8 +274,10 @@ def test_an_unprotected_session_is_told_once_and_refused_on_request(
     caplog.set_level(logging.WARNING, "headgate")
     for _ in range(2):
         assert collected(environment().from_collection([1])) == [1]
-    (record,) = [record for record in caplog.records if "INSECURE" in record.message]
+    (record,) = [record for record in caplog.records if "has no spark.no-such" in record.message]
     assert record.message.count(". ") == 0 and "run code as its user" in record.message
+    assert "INSECURE" not in record.message, "its master is local"
+    assert security.exposure({}, "spark://host:7077").startswith("INSECURE: this Spark session")
     env = environment()
     env.get_configuration().set_string(security.REQUIRED, "true")
     with pytest.raises(SessionFailed, match="security.require-spark-authentication is true"):

@@ -134,8 +134,13 @@ class SessionFailed(SparkUnready):
 class SlotsShort(HeadgateError):
     """Spark cannot run as many tasks at the same time as the job needs."""
 
-    def __init__(self, needed: int, total: int, busy: int, excluded: Sequence[str] = ()) -> None:
-        """``excluded``: executors that Spark gives no tasks after failures, not in the total."""
+    def __init__(
+        self, needed: int, total: int, busy: int, excluded: Sequence[str] = (), shared: int = 1
+    ) -> None:
+        """``excluded``: executors that Spark gives no tasks after failures, not in the total.
+
+        ``shared``: how many subtasks of an operator share a slot.
+        """
         free = max(0, total - busy)
         without = f", without the excluded executors {', '.join(excluded)}" if excluded else ""
         advice = (
@@ -144,10 +149,11 @@ class SlotsShort(HeadgateError):
             else ""
         )
         advice += "lower the parallelism, end other jobs" if busy else "lower the parallelism"
+        sharing = f" (each for up to {shared} subtasks of an operator)" if shared > 1 else ""
         super().__init__(
-            f"the job needs {needed} slots and Spark has {free} free ({total} in total, {busy} "
-            f"busy{without}); {advice}, or give Spark more cores (local: a new session with master "
-            f"local[{needed + busy}], cluster: more executors or cores)"
+            f"the job needs {needed} slots{sharing} and Spark has {free} free ({total} in total, "
+            f"{busy} busy{without}); {advice}, or give Spark more cores (local: a new session with "
+            f"master local[{needed + busy}], cluster: more executors or cores)"
         )
         self.needed = needed
         self.total = total

@@ -63,7 +63,7 @@ def state(
 
     saved = open_state(path, loads_classes=load_classes, secret_file=secret_file or "")
     if uid or state_name:
-        operators = [saved.operator(uid)]
+        operators = [saved.operator(uid, state_name)]
     else:
         operators = [operator for operator in saved.operators if operator.has_state]
     shown = [_operator(operator, state_name, limit) for operator in operators]

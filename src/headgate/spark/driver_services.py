@@ -47,9 +47,15 @@ class SlotReservations:
         self._reserved: dict[str, int] = {}
 
     def reserve(
-        self, session: "SparkSession", job: str, needed: int, profile: object | None = None
+        self,
+        session: "SparkSession",
+        job: str,
+        needed: int,
+        profile: object | None = None,
+        *,
+        shared: int = 1,
     ) -> None:
-        """Reserve slots for a job; raises SlotsShort.
+        """Reserve slots for a job; raises SlotsShort. ``shared``: how many subtasks share a slot.
 
         One with resources of its own gets them when Spark has them: only Spark knows what others
         leave of them.
@@ -72,7 +78,7 @@ class SlotReservations:
             waited_s = time.monotonic() - began
             if found.total - reserved < needed or waited_s > ENDING_S:
                 excluded = [str(executor) for executor in found.excluded]
-                raise SlotsShort(needed, found.total, busy, excluded)
+                raise SlotsShort(needed, found.total, busy, excluded, shared)
             if waited_s > TELL_S and not is_told:
                 is_told = True
                 log.warning("the job is %s", shortage(needed, found))

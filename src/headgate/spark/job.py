@@ -164,7 +164,8 @@ class PreparedJob:
         deadline = time.monotonic() + EXECUTORS_S
         while (found := self.found_slots()).total < self.slots and not is_over.wait(LOOK_S):
             if time.monotonic() > deadline:
-                raise SlotsShort(self.slots, found.total, 0, [str(e) for e in found.excluded])
+                excluded, shared = [str(e) for e in found.excluded], self.graph.slots_per_worker
+                raise SlotsShort(self.slots, found.total, 0, excluded, shared)
         if self.keeper is not None:
             self.keeper.await_settled(SETTLE_S, is_over)
 

@@ -90,9 +90,11 @@ def exposure(conf: Mapping[str, str], master: str, open_channel: str = "") -> st
     wanted = f"{AUTHENTICATE}=true"
     wanted += "" if is_one_process(master) else f" and {ENCRYPTIONS[0]}=true"
     advice = f"start it with {wanted} (see SECURITY.md)"
+    # On one machine it is no more than the advice to be careful with a network of others.
+    mark = "" if is_one_process(master) else "INSECURE: "
     if not is_on(AUTHENTICATE):
         return (
-            f"INSECURE: this Spark session has no {AUTHENTICATE}, so that whoever reaches its "
+            f"{mark}this Spark session has no {AUTHENTICATE}, so that whoever reaches its "
             f"ports can read the job's data and run code as its user; {advice}"
         )
     if not is_one_process(master) and not any(map(is_on, ENCRYPTIONS)):

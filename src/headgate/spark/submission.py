@@ -216,7 +216,8 @@ def open_session(
     wanted = program.resource_profile
     profile = None if wanted is None else cluster_of(session).adopted_profile(wanted)
     checked = share_workers(program, checked, cluster_of(session), lazy=lazy)
-    check_session(session, checked.slots, profile, lazy=lazy)
+    shared = checked.graph.slots_per_worker
+    check_session(session, checked.slots, profile, lazy=lazy, shared=shared)
     check_python(session, checked.job.python_executable)
     add_python_files(session, program.python_files)
     return checked, session, profile
@@ -272,7 +273,11 @@ def reserve_slots(prepared: PreparedJob) -> None:
     """For the whole life of the job; raises SlotsShort."""
     try:
         prepared.driver.slots.reserve(
-            prepared.session, prepared.job_id, prepared.slots, prepared.profile
+            prepared.session,
+            prepared.job_id,
+            prepared.slots,
+            prepared.profile,
+            shared=prepared.graph.slots_per_worker,
         )
     except BaseException:
         prepared.close()
@@ -413,9 +418,17 @@ def _reads_dataframes(program: Program) -> bool:
 
 
 def check_session(
-    session: "SparkSession", needed: int, profile: object | None = None, *, lazy: bool = False
+    session: "SparkSession",
+    needed: int,
+    profile: object | None = None,
+    *,
+    lazy: bool = False,
+    shared: int = 1,
 ) -> None:
-    """Refuse a job that Spark could never start; Spark itself would wait for ten minutes first."""
+    """Refuse a job that Spark could never start; Spark itself would wait for ten minutes first.
+
+    ``shared``: how many subtasks of an operator share a slot.
+    """
     cluster = cluster_of(session)
     if cluster.is_dynamic:
         _check_dynamic(cluster, needed, profile is not None, lazy)
@@ -426,7 +439,8 @@ def check_session(
             log.warning("the job is %s", shortage(needed, found))
         found = await_executors(session, needed, profile)
     if found.total < needed:
-        raise SlotsShort(needed, found.total, found.busy, [str(each) for each in found.excluded])
+        excluded = [str(executor) for executor in found.excluded]
+        raise SlotsShort(needed, found.total, found.busy, excluded, shared)
 
 
 def _check_dynamic(cluster: SparkCluster, needed: int, has_profile: bool, lazy: bool) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate import ValueStateDescriptor, state
+from headgate import ListStateDescriptor, Types, ValueStateDescriptor, state
 from headgate.api.row import Row
 from headgate.base.errors import CheckpointCorrupt, CheckpointMissing, StateUnknown
 from headgate.functions.window import TimeWindow
@@ -102,6 +102,29 @@ def test_several_operators_need_a_uid(tmp_path: Path) -> None:
     saved = unpacked("0.1-joins-savepoint", tmp_path)
     with pytest.raises(StateUnknown, match="which operator"):
         saved.operator()
+
+
+def test_an_operator_is_found_by_a_state_that_no_other_has(tmp_path: Path) -> None:
+    total, rate = (ValueStateDescriptor(name, Types.LONG()) for name in ("total", "rate"))
+    names = ListStateDescriptor("names", Types.STRING())
+    path = state.write(
+        str(tmp_path / "two"),
+        state.operator("totals").put(total, {"a": 1}).put(rate, {"a": 2}),
+        state.operator("averages").put(rate, {"a": 3}),
+        state.operator("lists").put_list(names, ["x"]),
+    )
+    saved = state.read(path)
+    assert saved.operator(state="total").uid == "totals"
+    assert saved.operator(state="names").uid == "lists"
+    assert saved.operator("averages", "rate").uid == "averages"
+    with pytest.raises(StateUnknown) as caught:
+        saved.operator(state="rate")
+    assert (
+        "which operator? Those with a state 'rate' are 'totals' (totals), 'averages' (averages); "
+        "name one by its uid: option('uid', 'totals') of a table, or --uid totals"
+    ) in str(caught.value)
+    with pytest.raises(StateUnknown, match=r"Those with state are 'totals' .*option\('uid', "):
+        saved.operator(state="nope")
 
 
 def test_a_place_without_a_checkpoint_is_named(tmp_path: Path) -> None:

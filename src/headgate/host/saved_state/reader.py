@@ -107,6 +107,10 @@ class SavedOperator:
         """Of keyed state that the checkpoint notes; older ones note none."""
         return [shape.name for shape in self.shapes if shape.scope in (KEYED, WINDOWED)]
 
+    def notes(self, state: str) -> bool:
+        """Whether the checkpoint notes a state of this name, with keys or without."""
+        return any(shape.name == state and shape.scope != OPERATOR for shape in self.shapes)
+
     def shape(self, state: str) -> StateShape | None:
         """Kind and types of a keyed state, if they are noted."""
         return self._shape(state, KEYED) or self._shape(state, WINDOWED)
@@ -207,8 +211,11 @@ class SavedState:
         """Classes that were met and not loaded: their objects are shown by their parts."""
         return [*self.load.unknown] if isinstance(self.load, SafeLoader) else []
 
-    def operator(self, uid: str = "") -> SavedOperator:
-        """By uid or name; without one the only one that has state. Raises StateUnknown."""
+    def operator(self, uid: str = "", state: str = "") -> SavedOperator:
+        """By uid or name; without one the only one that has state. Raises StateUnknown.
+
+        ``state``: a name, by which an operator is found that alone has such a state.
+        """
         for operator in self.operators:
             if operator.uid == uid:
                 return operator
@@ -216,14 +223,21 @@ class SavedState:
         if len(named) == 1:
             return named[0]
         stateful = [operator for operator in self.operators if operator.has_state]
-        if not uid and len(stateful) == 1:
-            return stateful[0]
-        there = ", ".join(f"{each.uid!r} ({each.name})" for each in stateful) or "none"
+        holding = [operator for operator in stateful if not uid and operator.notes(state)]
+        found = holding or stateful
+        if not uid and len(found) == 1:
+            return found[0]
+        there = ", ".join(f"{each.uid!r} ({each.name})" for each in found) or "none"
         if uid:
             problem = f"there is no operator {uid!r}; those with state are {there}"
         else:
-            problem = f"which operator? Those with state are {there}"
-        raise StateUnknown(self.path, problem, "name one by its uid")
+            those = f"a state {state!r}" if holding else "state"
+            problem = f"which operator? Those with {those} are {there}"
+        advice = "name one by its uid"
+        if found:
+            example = found[0].uid
+            advice += f": option('uid', {example!r}) of a table, or --uid {example}"
+        raise StateUnknown(self.path, problem, advice)
 
 
 def open_state(path: str, *, loads_classes: bool = False, secret_file: str = "") -> SavedState:

@@ -76,7 +76,7 @@ class _Request:
         saved = open_state(
             self.path, loads_classes=self.loads_classes, secret_file=self.secret_file
         )
-        operator = saved.operator(self.uid)
+        operator = saved.operator(self.uid, self.state)
         return operator, find_table(operator, self.kind, self.state)
 
 
