@@ -38,6 +38,7 @@ ALLOWED_UNUSED = {
     "pause_writing": "asyncio calls it",
     "pytest_addoption": "pytest calls it",
     "pytest_configure": "pytest calls it",
+    "pytest_runtest_makereport": "pytest calls it",
     "resume_writing": "asyncio calls it",
     "today": "of the datetime that programs under test meet",
     "utcnow": "of the datetime that programs under test meet",

@@ -82,6 +82,19 @@ def test_a_keyed_process_function_has_state_timers_and_side_outputs() -> None:
         assert harness.output[1:] == [("timer", "b", 120), ("timer", "a", 130)]
 
 
+def test_a_restored_harness_takes_snapshots_as_often_as_any_other() -> None:
+    with FunctionHarness(RunningSum(), key_selector=key_of) as harness:
+        harness.send(("a", 1), timestamp=1)
+        snapshots = [harness.snapshot(), harness.snapshot()]
+    for number in range(1, 5):
+        for snapshot in snapshots:
+            restored = FunctionHarness.restore(snapshot, RunningSum(), key_selector=key_of)
+            with restored as harness:
+                assert harness.state(SUM, "a") == number
+                harness.send(("a", 1), timestamp=1)
+                snapshots = [harness.snapshot(), harness.snapshot()]
+
+
 @pytest.mark.parametrize("parallelism", [1, 2, 5])
 def test_a_snapshot_is_restored_with_any_parallelism(parallelism: int) -> None:
     harness = FunctionHarness(RunningSum(), key_selector=key_of)

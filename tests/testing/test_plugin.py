@@ -68,6 +68,79 @@ def test_its_fixtures_and_options_work(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines([f"*seed {seed}: *differs from the calm run*"])
 
 
+FAILING = """
+    import pytest
+    from headgate import MapFunction
+    from headgate.base.errors import JobFailed
+    from headgate.testing import FunctionHarness, run_local, simulate
+
+    class Picky(MapFunction):
+        def map(self, value):
+            if value == 2:
+                raise ValueError("two is too much")
+            return value
+
+    def build(env):
+        return env.from_collection([1, 2]).map(Picky())
+
+    def test_run_local():
+        run_local(build)
+
+    def test_harness():
+        with FunctionHarness(Picky()) as harness:
+            harness.send(2)
+
+    def test_simulate():
+        simulate(build, hash_seeds=0)
+
+    def test_a_seed():
+        class Forgetful(MapFunction):
+            def open(self, context):
+                self.count = 0
+
+            def map(self, value):
+                self.count += 1
+                return self.count
+
+        simulate(lambda env: env.from_collection(range(30)).map(Forgetful()), hash_seeds=0)
+
+    def test_misuse():
+        run_local(lambda env: 5)
+
+    def test_build_fails():
+        run_local(lambda env: env.from_collection([1]).map(Picky()).no_such_method())
+
+    def test_state():
+        with FunctionHarness(Picky()) as harness:
+            harness.state("none", 1)
+"""
+
+
+def test_it_shows_frames_of_the_test_and_of_the_program_only(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FAILING)
+    result = pytester.runpytest_subprocess(*PLUGIN)
+    result.assert_outcomes(failed=7)
+    shown = [line for line in result.outlines if "headgate/" in line or "headgate\\" in line]
+    assert shown == []
+    result.stdout.fnmatch_lines_random(
+        [
+            ">   *run_local(build)",
+            ">   *harness.send(2)",
+            '>   *raise ValueError("two is too much")',
+            "E   *JobFailed: job * failed in operator 'Map': ValueError: two is too much",
+            "E   *SimulationFailed: the calm run fails: *two is too much",
+            "E   *HarnessMisused: build() returned a int; *",
+            "E   *AttributeError: *no_such_method*",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*UserFunctionFailed: *")
+    own = [line for line in result.outlines if line.endswith(" ValueError: two is too much")]
+    own = [line for line in own if line.startswith("E   ") and "Failed" not in line]
+    assert len(own) == 3, "once in each of the first three tests"
+    full = pytester.runpytest_subprocess(*PLUGIN, "--full-trace", "-k", "misuse")
+    full.stdout.fnmatch_lines(["*local_run.py:*"])
+
+
 def test_it_loads_nothing_of_headgate_that_is_slow(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         "import sys\n"

@@ -13,7 +13,7 @@ from headgate.api.async_data_stream import AsyncDataStream
 from headgate.api.datastream import DataStream
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.base.elements import MIN_WATERMARK_MS, Record
-from headgate.base.errors import HarnessMisused, JobFailed, UserFunctionFailed
+from headgate.base.errors import HarnessMisused, HeadgateError, JobFailed
 from headgate.functions.async_functions import AsyncFunction
 from headgate.functions.broadcast_functions import (
     BroadcastProcessFunction,
@@ -198,9 +198,10 @@ class OperatorHarness:
             yield
         except JobFailed as error:
             failure = error.__cause__
-            if isinstance(failure, UserFunctionFailed) and failure.__cause__ is not None:
-                raise failure.__cause__  # noqa: B904 - it has its own traceback
-            raise
+            if failure is None or isinstance(failure, HeadgateError):
+                raise
+            failure.__suppress_context__ = True
+            raise failure  # noqa: B904 - it has its own traceback and causes
 
 
 class FunctionHarness(OperatorHarness):

@@ -11,6 +11,7 @@ from headgate.base.checkpoints import Stop
 from headgate.base.errors import HarnessMisused, HeadgateError, JobFailed, UserFunctionFailed
 from headgate.control.effects import StoreCheckpoint
 from headgate.functions.state import StateDescriptor
+from headgate.host.shipping.failures import root_of
 from headgate.sim.jobs.storage import SimStorage
 from headgate.testing.inspection import PendingTimer, pending_timers, read_state
 from headgate.testing.program import Build, built_program
@@ -230,7 +231,7 @@ class LocalRun:
             with suppress(HeadgateError):  # the first one is the cause
                 self.close()
             operator = error.operator if isinstance(error, UserFunctionFailed) else ""
-            raise JobFailed(self._name, str(error), operator) from error
+            raise JobFailed(self._name, str(error), operator) from root_of(error)
 
     def _live(self) -> ProgramWorld:
         if self._world is None or self._has_ended:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from headgate.testing.local_run import LocalRun
     from headgate.testing.simulation import SimulationResult
 
+_INTERNAL = ("headgate.testing.", "headgate.sim.", "headgate.core.")
+"""What leads from a test to its program; the other two are hidden only where the first is there."""
 _OPTIONS = {"headgate_seeds": "HEADGATE_SEEDS", "headgate_seed": "HEADGATE_SEED"}
 
 
@@ -46,6 +49,25 @@ def _put_back(variable: str, text: str | None) -> None:
         os.environ.pop(variable, None)
     else:
         os.environ[variable] = text
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
+    """Hide what stands between the test and its program, unless pytest shows the full trace."""
+    error = None if call.excinfo is None else call.excinfo.value
+    chain: list[BaseException] = []
+    while error is not None and not any(error is each for each in chain):
+        chain.append(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    internal = [
+        (str(frame.f_globals["__name__"]), frame)
+        for each in chain
+        for frame, _ in walk_tb(each.__traceback__)
+        if str(frame.f_globals.get("__name__")).startswith(_INTERNAL)
+    ]
+    if any(name.startswith(_INTERNAL[0]) for name, _ in internal):
+        for _, frame in internal:
+            frame.f_locals["__tracebackhide__"] = True
 
 
 class HarnessMaker:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from headgate.api.program import Program
 from headgate.base.errors import HarnessMisused, HeadgateError, UserFunctionFailed
 from headgate.functions.source import why_not_rewound
+from headgate.host.shipping.failures import root_of
 from headgate.testing.canonical import copied, counted, difference, text_of
 from headgate.testing.global_state import GlobalState
 from headgate.testing.hash_order import OtherProcess
@@ -177,7 +178,9 @@ class _Simulation:
         """The calm run, and what can be told from it alone."""
         self._calm = calm = self.run(0, CALM)
         if calm.error is not None:
-            raise _failed(f"the calm run fails: {_words(calm.error)}", None, calm) from calm.error
+            raise _failed(f"the calm run fails: {_words(calm.error)}", None, calm) from root_of(
+                calm.error
+            )
         if not calm.programs:
             raise HarnessMisused("build() has written no program; return a stream from it")
         if self._check is None and not calm.outputs:
@@ -258,7 +261,8 @@ class _Simulation:
             )
             cause = "" if says_all else self._cause(seed)
             changed = self._globals.changed()
-            raise _failed(f"seed {seed}: {problem}", seed, run, cause, changed) from run.error
+            error = _failed(f"seed {seed}: {problem}", seed, run, cause, changed)
+            raise error from run.error and root_of(run.error)
 
     def _verdict(self, run: _RunResult, calm: _RunResult | None) -> str:
         """What is wrong with a run; empty: nothing."""
