@@ -119,6 +119,21 @@ def test_the_reader_is_told_of_the_first_finished_buffer_only(desk: Desk) -> Non
     desk.close()
 
 
+def test_empty_finished_buffers_are_nothing_to_read(desk: Desk) -> None:
+    for data in (b"", b"", b"", b"full"):
+        lease = desk._pool.try_request()
+        assert lease is not None
+        builder = BufferBuilder(lease)
+        consumer = builder.consumer()
+        builder.append(memoryview(data))
+        builder.finish()
+        assert desk.subpartition.add(consumer)
+        desk.subpartition.check()
+    assert (desk.notified, desk.subpartition.queued, desk.subpartition.backlog) == (1, 1, 1)
+    assert desk.poll() == (b"full", False, 0, False)
+    desk.close()
+
+
 def test_the_reader_is_told_again_after_it_has_caught_up(desk: Desk) -> None:
     desk.write(b"a", finish=True)
     desk.write(b"b")

@@ -63,6 +63,10 @@ class PipelinedSubpartition:
         if self.finished or self.released:
             consumer.close()
             return False
+        builder = consumer.builder
+        if builder is not None and builder.finished and not consumer.has_data:
+            consumer.close()  # there will never be anything to read
+            return True
         queue = self._queue
         if len(queue) == 1:
             self._drop_spent_head()
