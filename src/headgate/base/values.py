@@ -1,21 +1,29 @@
 """Values that can be changed and values that cannot, and copies of those that can.
 
 Law: ``own(value)`` equals ``value`` and shares nothing with it that can be changed. Immutable
-values stay as they are, flat collections get a shallow copy, the rest goes through pickle.
+values stay as they are. What can be changed is copied part by part, instances of a class by code
+that is written once for the class, those with a pickling of their own by what they give pickle to
+make them from. Only a value that holds itself goes through pickle, whole.
 """
 
+import copyreg
 import datetime
 import decimal
 import fractions
 import pickle
 import uuid
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
 from enum import Enum
 from itertools import chain
 from operator import is_
 from types import FunctionType
-from typing import Final
+from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from headgate.base.elements import Record
+from headgate.base.layouts import InstanceLayout, give_state, has_own_state, layout_of, member_of
 
 ATOMS: Final = frozenset(
     {
@@ -70,73 +78,255 @@ def _is_columnar(kind: type) -> bool:
 def own(value: Record) -> Record:
     """The value itself if nobody can change it, otherwise a copy."""
     kind = type(value)
-    if kind in ATOMS:
+    if kind in ATOMS or (kind is tuple and ATOMS.issuperset(map(type, value))):
         return value
-    if kind is dict:
-        for item in value.values():
-            if type(item) not in ATOMS:
-                return {own(key): own(item) for key, item in value.items()}
-        return value.copy()
-    if kind is list:
-        return [item if type(item) in ATOMS else own(item) for item in value]
-    if kind is tuple:
-        for item in value:
-            if type(item) not in ATOMS:
-                owned = [own(item) for item in value]
-                return value if all(map(is_, owned, value)) else tuple(owned)
-        return value
-    return _own_rare(value, kind)
+    try:
+        return (_COPIERS.get(kind) or _copier_of(kind))(value)
+    except RecursionError:  # it holds itself, or is nested deeply
+        return _copy_by_pickle(value)
 
 
 def own_all(records: list[Record]) -> list[Record]:
-    """The same for many; the list itself if nothing in it can be changed."""
+    """Like ``own``, for many; the list itself if nothing in it can be changed."""
     return records if are_immutable(records) else [own(record) for record in records]
 
 
-def _own_rare(value: Record, kind: Record) -> Record:
-    plain = _PLAIN.get(kind)
-    if plain is None:
-        if len(_PLAIN) >= _KNOWN_KINDS:
-            _PLAIN.clear()
-        plain = _PLAIN[kind] = _is_plain(kind)
-    if plain:
-        twin = kind.__new__(kind)
-        twin.__dict__.update(own(value.__dict__))
-        return twin
-    if isinstance(value, Enum | type | FunctionType) or _is_columnar(kind):
+Copier: TypeAlias = Callable[[Any], Any]
+"""Takes an instance of a class that it knows, and gives back what ``own`` does."""
+
+
+def _own_part(value: Record) -> Record:
+    """Like ``own``, for what a value holds. A value that holds itself raises RecursionError."""
+    kind = type(value)
+    if kind in ATOMS:
         return value
-    copier = getattr(kind, "__headgate_own__", None)
-    if copier is not None:
-        return copier(value)
+    return (_COPIERS.get(kind) or _copier_of(kind))(value)
+
+
+def _copy_dict(value: dict[Any, Any]) -> dict[Any, Any]:
+    for item in value.values():
+        if type(item) not in ATOMS:
+            return {_own_part(key): _own_part(item) for key, item in value.items()}
+    return value.copy()
+
+
+def _copy_defaultdict(value: defaultdict[Any, Any]) -> defaultdict[Any, Any]:
+    return defaultdict(value.default_factory, _copy_dict(value))
+
+
+def _copy_list(value: list[Any]) -> list[Any]:
+    return [item if type(item) in ATOMS else _own_part(item) for item in value]
+
+
+def _copy_deque(value: deque[Any]) -> deque[Any]:
+    return deque(map(_own_part, value), value.maxlen)
+
+
+def _copy_tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    for item in value:
+        if type(item) not in ATOMS:
+            owned = [_own_part(item) for item in value]
+            return value if all(map(is_, owned, value)) else tuple(owned)
+    return value
+
+
+def _copy_set(value: set[Any]) -> set[Any]:
+    return set(map(_own_part, value))
+
+
+def _copy_frozenset(value: frozenset[Any]) -> frozenset[Any]:
+    return value if are_immutable([value]) else frozenset(map(_own_part, value))
+
+
+def _same(value: Record) -> Record:
+    return value
+
+
+def _copy_by_pickle(value: Record) -> Record:
     try:
         return pickle.loads(pickle.dumps(value, 5))
     except Exception as error:
         raise TypeError(
-            f"a record with a {kind.__name__} cannot be copied ({error}); records must be "
+            f"a record with a {type(value).__name__} cannot be copied ({error}); records must be "
             f"picklable, or turn copies off with pipeline.object-reuse: true"
         ) from error
 
 
-def _is_plain(kind: Record) -> bool:
-    """Whether an instance is what its ``__dict__`` holds and nothing more."""
+_BUILTIN: Final[dict[type, Copier]] = {
+    bytearray: bytearray,
+    defaultdict: _copy_defaultdict,
+    deque: _copy_deque,
+    dict: _copy_dict,
+    frozenset: _copy_frozenset,
+    list: _copy_list,
+    set: _copy_set,
+    tuple: _copy_tuple,
+    FunctionType: _same,
+}
+_COPIERS: Final[dict[type, Copier]] = dict(_BUILTIN)
+_KNOWN_KINDS: Final = 1024
+"""So many classes are remembered; a program that makes classes without end begins anew."""
+
+
+def _copier_of(kind: type) -> Copier:
+    if len(_COPIERS) >= _KNOWN_KINDS:
+        _COPIERS.clear()
+        _COPIERS.update(_BUILTIN)
+    copier = _COPIERS[kind] = _new_copier(kind)
+    return copier
+
+
+def _new_copier(kind: Any) -> Copier:
+    if kind in _BUILTIN:  # another thread forgets the classes just now
+        return _BUILTIN[kind]
+    if issubclass(kind, Enum | type) or _is_columnar(kind) or _is_number_of_numpy(kind):
+        return _same
+    if member_of(kind, "__headgate_own__") is not None:
+        custom: Copier = kind.__headgate_own__
+        return custom
+    if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
+        return _copy_array
+    if _is_named_tuple(kind):
+        return _named_tuple_copier(kind)
+    if _is_plain_struct(kind):
+        return _struct_copier(kind)
+    layout = layout_of(kind)
+    return _copy_reduced if layout is None else _instance_copier(layout)
+
+
+def _is_number_of_numpy(kind: Any) -> bool:
+    """Whether it is a scalar of numpy other than a structure, without importing numpy."""
+    names = [base.__name__ for base in kind.__mro__ if base.__module__ == "numpy"]
+    return "generic" in names and "void" not in names and "object_" not in names
+
+
+def _copy_array(value: Any) -> Any:
+    return _copy_reduced(value) if value.dtype.hasobject else value.copy(order="K")
+
+
+def _is_named_tuple(kind: Any) -> bool:
+    """Whether it is a tuple with names, and nothing more."""
+    made = next((base for base in kind.__mro__ if base.__bases__ == (tuple,)), None)
     return (
-        kind.__reduce_ex__ is object.__reduce_ex__
+        made is not None
+        and hasattr(made, "_fields")
+        and kind.__dictoffset__ == 0
+        and kind.__new__ is made.__new__
+        and kind.__getnewargs__ is made.__getnewargs__
+        and kind.__reduce_ex__ is object.__reduce_ex__
         and kind.__reduce__ is object.__reduce__
-        and kind.__new__ is object.__new__
-        and kind.__flags__ & _HEAP_TYPE != 0
-        and kind.__basicsize__ == _Plain.__basicsize__
-        and not issubclass(kind, Enum)
-        and not any(hasattr(kind, name) for name in _CUSTOM)
-        and getattr(kind, "__getstate__", None) is getattr(object, "__getstate__", None)
-        and not any("__slots__" in base.__dict__ for base in kind.__mro__)
+        and not has_own_state(kind)
     )
 
 
-class _Plain:
-    """An instance of it has a ``__dict__`` and nothing else."""
+def _named_tuple_copier(kind: Any) -> Copier:
+    def copy(value: tuple[Any, ...]) -> tuple[Any, ...]:
+        for item in value:
+            if type(item) not in ATOMS:
+                owned = [_own_part(item) for item in value]
+                return value if all(map(is_, owned, value)) else tuple.__new__(kind, owned)
+        return value
+
+    return copy
 
 
-_PLAIN: Final[dict[type, bool]] = {}
-_KNOWN_KINDS: Final = 1024
-_HEAP_TYPE: Final = 1 << 9
-_CUSTOM: Final = ("__headgate_own__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
+def _is_plain_struct(kind: Any) -> bool:
+    struct: Any = msgspec.Struct
+    return (
+        issubclass(kind, struct)
+        and kind.__dictoffset__ == 0
+        and kind.__copy__ is struct.__copy__
+        and kind.__reduce__ is struct.__reduce__
+        and kind.__getattribute__ is struct.__getattribute__
+        and not hasattr(kind, "__getattr__")
+    )
+
+
+def _struct_copier(kind: Any) -> Copier:
+    names, is_frozen = kind.__struct_fields__, kind.__struct_config__.frozen
+    assign = msgspec.structs.force_setattr
+
+    def copy(value: Any) -> Any:
+        changed = [name for name in names if type(getattr(value, name)) not in ATOMS]
+        if is_frozen and not changed:
+            return value
+        twin = value.__copy__()
+        for name in changed:
+            assign(twin, name, _own_part(getattr(value, name)))
+        return twin
+
+    return copy
+
+
+def _copy_reduced(value: Any) -> Any:
+    """Do what pickle does, without the bytes; pickle has the last word."""
+    reduce = copyreg.dispatch_table.get(type(value))
+    try:
+        made = value.__reduce_ex__(4) if reduce is None else reduce(value)
+        return value if isinstance(made, str) else _made(*made)
+    except RecursionError:
+        raise
+    except Exception:
+        return _copy_by_pickle(value)
+
+
+def _made(
+    make: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    state: Any = None,
+    items: Iterator[Any] | None = None,
+    pairs: Iterator[tuple[Any, Any]] | None = None,
+    give: Callable[[Any, Any], None] | None = None,
+) -> Any:
+    """Make an object of copies, in the order in which pickle does."""
+    twin = make(*map(_own_part, arguments))
+    if items is not None:
+        twin.extend(map(_own_part, items))
+    for key, item in pairs or ():
+        twin[_own_part(key)] = _own_part(item)
+    if state is not None:
+        (give or give_state)(twin, _own_part(state))
+    return twin
+
+
+def _instance_copier(layout: InstanceLayout) -> Copier:
+    """Write the function that copies an instance: slot by slot, then what its ``__dict__`` holds.
+
+    A slot that is empty raises AttributeError; pickle's way knows what to do then.
+    """
+    given: dict[str, Any] = {
+        "ATOMS": ATOMS,
+        "assign": object.__setattr__,
+        "by_state": _copy_reduced,
+        "kind": layout.kind,
+        "new": object.__new__,
+        "own_dict": _copy_dict,
+        "own_part": _own_part,
+    }
+    lines = ["def copy(value):", " try:"]
+    if layout.frozen_fields:
+        lines += [f"  if {' and '.join(_looks(layout))}:", "   return value"]
+    lines.append("  twin = new(kind)")
+    for name in layout.slots:
+        item = "item if type(item) in ATOMS else own_part(item)"
+        lines.append(f"  item = value.{name}")
+        lines.append(
+            f"  twin.{name} = {item}"
+            if layout.takes_assignments
+            else f"  assign(twin, '{name}', {item})"
+        )
+    if layout.has_dict:
+        lines.append("  assign(twin, '__dict__', own_dict(value.__dict__))")
+    lines += ["  return twin", " except AttributeError:", "  return by_state(value)"]
+    exec("\n".join(lines), given)
+    copier: Copier = given["copy"]
+    return copier
+
+
+def _looks(layout: InstanceLayout) -> Iterator[str]:
+    """Conditions of code under which nothing that a frozen instance holds can be changed."""
+    if layout.has_dict:
+        yield "ATOMS.issuperset(map(type, value.__dict__.values()))"
+    else:
+        for name in layout.frozen_fields:
+            yield f"type(value.{name}) in ATOMS"
