@@ -4,6 +4,22 @@ from tests.mutants.mutant import Mutant
 
 OPERATORS = (
     Mutant(
+        "held-records-sent-as-they-are",
+        "base/values.py",
+        "    if references == SOLE_HOLDER:\n",
+        "    if references:\n",
+        "a record that its function has kept changes after it was sent",
+        "tests/core/operators/test_held_records.py",
+    ),
+    Mutant(
+        "weak-references-hold-nothing",
+        "base/values.py",
+        '        tests.append("not count_weak(value)")\n',
+        "        pass\n",
+        "a function changes what it has sent through a weak reference",
+        "tests/core/operators/test_held_records.py",
+    ),
+    Mutant(
         "side-output-dropped-at-flush",
         "core/chain/collector.py",
         "        if main.records:\n            self._output.collect(main)\n",
@@ -31,9 +47,9 @@ OPERATORS = (
         "inlined-loop-keeps-a-stale-kind",
         "core/chain/collector.py",
         "        kinds = [kind if (kind := type(item)) in ATOMS else None for item in items]\n"
-        "        send(self._own(value) if None in kinds else value)\n",
+        "        send(self._own(NOT_COUNTED, value) if None in kinds else value)\n",
         "        kinds: list[type | None] = [type(item) for item in items]\n"
-        "        send(value if ATOMS.issuperset(kinds) else self._own(value))\n",
+        "        send(value if ATOMS.issuperset(kinds) else self._own(NOT_COUNTED, value))\n",
         "only the first list in a row of tuples is copied: the others change behind their readers",
         "tests/core/operators/test_process_loops.py",
     ),

@@ -9,10 +9,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import repeat
+from sys import getrefcount
 from typing import Any, Final
 
 from headgate.base.elements import Record
-from headgate.base.values import own
+from headgate.base.values import ATOMS, SOLE_HOLDER, own
 
 
 class RowKind(Enum):
@@ -151,6 +152,11 @@ class Row:
     def __headgate_own__(self) -> "Row":
         """A copy that shares nothing that can be changed, without pickle."""
         return make_row(self._fields, own(self._values), self._row_kind)
+
+    def __headgate_is_new__(self) -> bool:
+        """Whether nobody else has its values, and none of them can be changed."""
+        is_alone = getrefcount(self._values) == SOLE_HOLDER
+        return is_alone and ATOMS.issuperset(map(type, self._values))
 
     def __headgate_key__(self) -> "Row":
         """What stands for it as a key: the same for equal rows."""

@@ -11,6 +11,8 @@ import datetime
 import decimal
 import fractions
 import pickle
+import sys
+import sysconfig
 import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ from itertools import chain
 from operator import is_
 from types import FunctionType
 from typing import Any, Final, TypeAlias
+from weakref import getweakrefcount
 
 import msgspec
 
@@ -84,6 +87,21 @@ def own(value: Record) -> Record:
         return (_COPIERS.get(kind) or _copier_of(kind))(value)
     except RecursionError:  # it holds itself, or is nested deeply
         return _copy_by_pickle(value)
+
+
+def own_result(references: int, value: Record) -> Record:
+    """Like ``own``, for what a function has given away; ``references`` are those to the value.
+
+    They were counted by ``sys.getrefcount`` where one local variable holds it and nothing else of
+    the caller, not even an argument: hence they come first. If nobody else holds it and it holds
+    nothing that can be changed, then it is the receiver's own as it is.
+    """
+    if references == SOLE_HOLDER:
+        kind = type(value)
+        holds_atoms = _LOOKS.get(kind) or _look_of(kind)
+        if holds_atoms(value):
+            return value
+    return own(value)
 
 
 def own_all(records: list[Record]) -> list[Record]:
@@ -166,6 +184,79 @@ _BUILTIN: Final[dict[type, Copier]] = {
 _COPIERS: Final[dict[type, Copier]] = dict(_BUILTIN)
 _KNOWN_KINDS: Final = 1024
 """So many classes are remembered; a program that makes classes without end begins anew."""
+
+
+def _count_references() -> int:
+    """What ``sys.getrefcount`` says of a value that one local variable holds; -1: nothing useful.
+
+    Without the interpreter's lock counts are kept by thread, and may be behind.
+    """
+    if sysconfig.get_config_var("Py_GIL_DISABLED") or not hasattr(sys, "getrefcount"):
+        return -1
+    value: list[int] = []
+    return sys.getrefcount(value)
+
+
+SOLE_HOLDER: Final = _count_references()
+
+Look: TypeAlias = Callable[[Any], bool]
+"""Whether an instance of a class that it knows holds nothing but atoms, and nobody finds it."""
+
+
+def _items_are_atoms(value: dict[Any, Any]) -> bool:
+    for item in value.values():  # noqa: SIM110 - half the time of all()
+        if type(item) not in ATOMS:
+            return False
+    return True
+
+
+def _elements_are_atoms(value: list[Any]) -> bool:
+    for item in value:  # noqa: SIM110
+        if type(item) not in ATOMS:
+            return False
+    return True
+
+
+def _never(value: Record) -> bool:
+    return False
+
+
+_LOOKS_OF_BUILTIN: Final[dict[type, Look]] = {dict: _items_are_atoms, list: _elements_are_atoms}
+_LOOKS: Final[dict[type, Look]] = dict(_LOOKS_OF_BUILTIN)
+
+
+def _look_of(kind: type) -> Look:
+    if len(_LOOKS) >= _KNOWN_KINDS:
+        _LOOKS.clear()
+        _LOOKS.update(_LOOKS_OF_BUILTIN)
+    layout = layout_of(kind)
+    look = _LOOKS[kind] = (
+        getattr(kind, "__headgate_is_new__", _never) if layout is None else _instance_look(layout)
+    )
+    return look
+
+
+def _instance_look(layout: InstanceLayout) -> Look:
+    """Write the function that looks at all that an instance holds.
+
+    Whoever has its ``__dict__`` can change it, and whoever has a weak reference can find it.
+    """
+    tests = [f"type(value.{name}) in ATOMS" for name in layout.slots]
+    if layout.has_dict:
+        tests += [f"references(value.__dict__) == {SOLE_HOLDER}", "are_atoms(value.__dict__)"]
+    if layout.kind.__weakrefoffset__:
+        tests.append("not count_weak(value)")
+    given = {
+        "ATOMS": ATOMS,
+        "are_atoms": _items_are_atoms,
+        "count_weak": getweakrefcount,
+        "references": sys.getrefcount,
+    }
+    lines = ["def look(value):", " try:", f"  return {' and '.join(tests) or 'True'}"]
+    lines += [" except AttributeError:", "  return False"]
+    exec("\n".join(lines), given)
+    look: Look = given["look"]  # type: ignore[assignment]
+    return look
 
 
 def _copier_of(kind: type) -> Copier:

@@ -4,6 +4,7 @@ Law: every value goes where its tag says. A late record goes to the side output 
 dropped; the late records of a bundle leave together, with their times.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice, repeat
 from operator import length_hint
@@ -11,8 +12,8 @@ from types import GeneratorType
 from typing import Final, Protocol
 
 from headgate.base.elements import Bundle, Key, Record
-from headgate.base.values import ATOMS, own
-from headgate.core.chain.copies import UNKNOWN_KINDS, Kinds, immutable_kinds
+from headgate.base.values import ATOMS, own, own_result
+from headgate.core.chain.copies import NO_KINDS, Kinds, immutable_kinds
 from headgate.core.chain.operator import Output
 from headgate.core.chain.record_failures import FailureStreak
 from headgate.core.chain.user_function import iterable
@@ -60,7 +61,7 @@ class Collector:
         self.flush()
         self._timed = timestamps is not None
         records, size, plain = self._records, self._size, _ITERABLE
-        copies, atoms = self.copies, ATOMS
+        copies, atoms, references = self.copies, ATOMS, sys.getrefcount
         send, stamp = records.append, self._times.append
         for found, time_ms in zip(calls, timestamps or repeat(None)):  # noqa: B905 - as long
             if found is None:
@@ -73,7 +74,7 @@ class Collector:
                     if (kind := type(value)) is tuple
                     else kind in atoms
                 ):
-                    value = self._own(value)
+                    value = self._own(references(value), value)
                 send(value)
                 stamp(time_ms)
                 if len(records) >= size:
@@ -97,7 +98,7 @@ class Collector:
         """
         self.flush()
         self._timed = timed = bundle.timestamps is not None
-        copies, atoms = self.copies, ATOMS
+        copies, atoms, references = self.copies, ATOMS, sys.getrefcount
         send, stamp = self._records.append, self._times.append
         first_kind = second_kind = None
         entries = zip(bundle.records, keys, bundle.timestamps or repeat(None))  # noqa: B905 - as long
@@ -116,9 +117,9 @@ class Collector:
                         if type(first) in atoms and type(second) in atoms:
                             first_kind, second_kind = type(first), type(second)
                         elif copies:
-                            value = self._own(value)
+                            value = self._own(references(value), value)
                 elif copies and type(value) not in atoms:
-                    value = self._own(value)
+                    value = self._own(references(value), value)
                 send(value)
                 if timed:
                     stamp(time_ms)
@@ -151,16 +152,16 @@ class Collector:
             "stamp": self._times.append,
         }
 
-    def _look(self, send: Callable[[Record], None], value: Record) -> Kinds:
+    def _look(self, send: Callable[[Record], None], references: int, value: Record) -> Kinds:
         kinds = immutable_kinds(value)
-        send(self._own(value) if kinds == UNKNOWN_KINDS else value)
-        return kinds
+        send(self._own(references, value) if kinds is None else value)
+        return kinds or NO_KINDS
 
     def _look_items(
         self, send: Callable[[Record], None], value: Record, items: tuple[Record, ...]
     ) -> list[type | None]:
         kinds = [kind if (kind := type(item)) in ATOMS else None for item in items]
-        send(self._own(value) if None in kinds else value)
+        send(self._own(NOT_COUNTED, value) if None in kinds else value)
         return kinds
 
     def sweep_on(
@@ -180,6 +181,7 @@ class Collector:
         timestamps = bundle.timestamps
         self._timed = timestamps is not None
         records, size, copies, atoms = self._records, self._size, self.copies, ATOMS
+        references = sys.getrefcount
         send, stamp = records.append, self._times.append
         place = before = 0
         while True:
@@ -199,7 +201,11 @@ class Collector:
                                 if (kind := type(value)) is tuple
                                 else kind in atoms
                             ):
-                                value = self._own(value) if copies else _valued(value)
+                                value = (
+                                    self._own(references(value), value)
+                                    if copies
+                                    else _valued(value)
+                                )
                             send(value)
                             stamp(time_ms)
                             if len(records) >= size:
@@ -235,7 +241,7 @@ class Collector:
         if timestamp is not None:
             self._timed = True
         for value in found:
-            self._records.append(self._own(value) if self.copies else value)
+            self._records.append(self._own(NOT_COUNTED, value) if self.copies else value)
             self._times.append(timestamp)
             if len(self._records) >= self._size:
                 self._send_on()
@@ -248,13 +254,14 @@ class Collector:
     def _take_more(self, found: Iterable[Record], time_ms: int | None) -> None:
         """What a call gives behind its first value, in pieces: it may be more than memory holds."""
         records, size, copies, atoms = self._records, self._size, self.copies, ATOMS
+        references = sys.getrefcount
         for value in found:
             if copies and not (
                 len(value) == 2 and type(value[0]) in atoms and type(value[1]) in atoms
                 if (kind := type(value)) is tuple
                 else kind in atoms
             ):
-                value = self._own(value)
+                value = self._own(references(value), value)
             records.append(value)
             self._times.append(time_ms)
             if len(records) >= size:
@@ -275,12 +282,18 @@ class Collector:
         for tag, side in sides.items():
             self._output.collect_side(tag, side)
 
-    def _own(self, value: Record) -> Record:
-        """The receiver's own value; a tag in front of it stays as it is."""
-        if type(value) is tuple and len(value) == 2 and isinstance(value[0], OutputTag):
-            self._has_tags = True
-            return value[0], own(value[1])
-        return own(_valued(value))
+    def _own(self, references: int, value: Record) -> Record:
+        """The receiver's own value; a tag in front of it stays as it is.
+
+        ``references``: to the value, as ``own_result`` wants them.
+        """
+        if type(value) is tuple:
+            if ATOMS.issuperset(map(type, value)):
+                return value
+            if len(value) == 2 and isinstance(value[0], OutputTag):
+                self._has_tags = True
+                return value[0], own(value[1])
+        return own_result(references, _valued(value))
 
 
 def split_by_tag(
@@ -311,6 +324,9 @@ def _valued(value: Record) -> Record:
         raise TypeError(f"{value!r} was sent without a value; write yield tag, value")
     return value
 
+
+NOT_COUNTED: Final = 0
+"""In place of the references to a value that others may hold."""
 
 _ITERABLE: Final = frozenset({GeneratorType, list, tuple})
 """Kinds of results that need no closer look."""

@@ -9,6 +9,7 @@ made a bundle at a time, by the serializer.
 
 import builtins
 import dis
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType, FunctionType
 from typing import Final, TypeAlias
@@ -16,7 +17,7 @@ from typing import Final, TypeAlias
 from headgate.base.elements import PickleSerializer, Record, Serializer
 from headgate.base.errors import RecordUncopyable
 from headgate.base.fields import Place, Same, TupleFields
-from headgate.base.values import ATOMS
+from headgate.base.values import ATOMS, own_result
 from headgate.base.values import are_immutable as are_immutable
 from headgate.base.values import own as own
 from headgate.base.values import own_all as own_all
@@ -105,9 +106,16 @@ class Emission:
     have changed by then. Immutable values, and pairs of them, are recognised without a call.
     """
 
-    def __init__(self, call: Callable[[Record], Record], free: bool = False) -> None:
-        """``free``: nothing needs to be copied, objects are reused."""
+    def __init__(
+        self, call: Callable[[Record], Record], free: bool = False, takes_over: bool = False
+    ) -> None:
+        """``free``: nothing needs to be copied, objects are reused.
+
+        ``takes_over``: the records are the function's from now on; if it returns one of them, the
+        list that they came in does not count as another holder.
+        """
         self._call = call
+        self._takes_over = takes_over
         self._loop: Loop | None = None
         self._own_loop: Loop | None = None
         self._is_free = free or only_carries(call)
@@ -136,12 +144,13 @@ class Emission:
         return self._keeps_nothing or are_immutable(records)
 
     def results(self, records: Iterable[Record]) -> list[Record]:
-        call, atoms = self._call, ATOMS
+        call, atoms, references = self._call, ATOMS, sys.getrefcount
         if self._is_free or (self._keeps_nothing and _are_atoms(records)):
             if self._loop is not None:
                 return self._loop(records)  # type: ignore[no-any-return]
             return [call(record) for record in records]
-        if self._own_loop is not None:
+        held = HOLDERS_OF_RECORD if self._takes_over and type(records) is list else 0
+        if self._own_loop is not None and held:
             found: list[Record] = []
             self._own_loop(records, found.append)
             return found
@@ -152,7 +161,7 @@ class Emission:
                 if (kind := type(value := call(record))) is tuple
                 else kind in atoms
             )
-            else own(value)
+            else own_result(references(value) - (held if value is record else 0), value)
             for record in records
         ]
 
@@ -179,7 +188,7 @@ class Emission:
         return self._each_own
 
     def _each_own(self, visited: Iterator[Record]) -> Iterator[Record]:
-        call, atoms = self._call, ATOMS
+        call, atoms, references = self._call, ATOMS, sys.getrefcount
         for record in visited:
             value = call(record)
             yield (
@@ -189,32 +198,41 @@ class Emission:
                     if (kind := type(value)) is tuple
                     else kind in atoms
                 )
-                else own(value)
+                else own_result(references(value), value)
             )
 
+
+HOLDERS_OF_RECORD: Final = 2
+"""A function may return its record: the bundle's list holds it, and the variable of the loop."""
 
 Kinds: TypeAlias = tuple[type | None, type | None, type | None]
 """The kind of a value, and those of the parts of a pair; None: it is to be looked at again."""
 
 
-def look(send: Callable[[Record], None], value: Record) -> Kinds:
-    """Send the receiver's own value; returns the kinds of which values are immutable."""
+def look(send: Callable[[Record], None], references: int, value: Record) -> Kinds:
+    """Send the receiver's own value; returns the kinds of which values are immutable.
+
+    ``references``: to the value, as ``own_result`` wants them.
+    """
     kinds = immutable_kinds(value)
-    send(own(value) if kinds == UNKNOWN_KINDS else value)
-    return kinds
+    send(own_result(references, value) if kinds is None else value)
+    return kinds or NO_KINDS
 
 
-def immutable_kinds(value: Record) -> Kinds:
-    """Of a value that is immutable, or of a pair of them."""
+def immutable_kinds(value: Record) -> Kinds | None:
+    """Of a value that is immutable, or of a pair of them; None: it may be changed.
+
+    Of longer tuples there is no kind to remember: each is looked at.
+    """
     kind = type(value)
     if kind in ATOMS:
         return kind, None, None
-    if kind is tuple and len(value) == 2 and ATOMS.issuperset(map(type, value)):
-        return None, type(value[0]), type(value[1])
-    return UNKNOWN_KINDS
+    if kind is tuple and ATOMS.issuperset(map(type, value)):
+        return (None, type(value[0]), type(value[1])) if len(value) == 2 else NO_KINDS
+    return None
 
 
-UNKNOWN_KINDS: Final = (None, None, None)
+NO_KINDS: Final = (None, None, None)
 
 
 def look_items(

@@ -6,7 +6,7 @@ that is made here, are those that a look has found immutable at the same place b
 """
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeGuard
 
 KINDS: Final = 8
@@ -31,14 +31,31 @@ def statements_of(text: str, **parts: ast.expr) -> list[ast.stmt]:
 class Sending:
     """Results of a function are sent; ``return`` goes on to the next record."""
 
-    def __init__(self, by_value: bool = True) -> None:
+    def __init__(
+        self,
+        by_value: bool = True,
+        variables: Collection[str] = (),
+        record: str | None = None,
+    ) -> None:
+        """``variables``: of the body; what they hold is released when it returns.
+
+        ``record``: the parameter for the record, if it is never assigned; the list of the bundle
+        holds the record, too, and nobody else of the loop.
+        """
         self.kinds: list[str] = []
         """Variables with what was immutable, None at first."""
         self._by_value = by_value
+        self._variables = variables
+        self._record = record
 
     def returned(self, value: ast.expr | None) -> list[ast.stmt]:
         """In the place of a ``return``."""
-        return [*self._sent(value or ast.Constant(None)), ast.Continue()]
+        name = value.id if isinstance(value, ast.Name) else None
+        if name is None or not self._by_value or name not in {*self._variables, self._record}:
+            return [*self._sent(value or ast.Constant(None)), ast.Continue()]
+        statements = statements_of(f"_hg_value = {name}\n{name} = None")
+        holders = " - 1" if name == self._record else ""
+        return [*statements, *self._looked_at(holders), ast.Continue()]
 
     def yielded(self, value: ast.expr | None, looped: bool) -> list[ast.stmt]:
         """In the place of a ``yield``; ``looped``: in a loop of the user's."""
@@ -53,9 +70,12 @@ class Sending:
             return statements_of("_hg_send(_hg_VALUE)", VALUE=value)
         if _is_short_tuple(value):
             return self._tuple_sent(value.elts)
+        return [*statements_of("_hg_value = _hg_VALUE", VALUE=value), *self._looked_at()]
+
+    def _looked_at(self, holders: str = "") -> list[ast.stmt]:
+        """Send ``_hg_value``, or what is to be sent in its place."""
         kind, first, second = self._new_kind(), self._new_kind(), self._new_kind()
         return statements_of(
-            f"_hg_value = _hg_VALUE\n"
             f"if _hg_type(_hg_value) is {kind}:\n"
             f"    _hg_send(_hg_value)\n"
             f"elif (\n"
@@ -64,8 +84,8 @@ class Sending:
             f"):\n"
             f"    _hg_send(_hg_value)\n"
             f"else:\n"
-            f"    {kind}, {first}, {second} = _hg_look(_hg_send, _hg_value)",
-            VALUE=value,
+            f"    {kind}, {first}, {second} = "
+            f"_hg_look(_hg_send, _hg_references(_hg_value){holders}, _hg_value)"
         )
 
     def _tuple_sent(self, items: Sequence[ast.expr]) -> list[ast.stmt]:

@@ -8,6 +8,7 @@ prefix, so that they hide none of the user's.
 """
 
 import ast
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from types import CodeType, FunctionType, MethodType
@@ -97,6 +98,7 @@ _REDUCE_SCALARS: Final = f"{_FIND}\n    _hg_BODY"
 
 _BUILTINS: Final = {
     "iter": iter,
+    "references": sys.getrefcount,
     "type": type,
     "tuple": tuple,
     "len": len,
@@ -134,13 +136,16 @@ def filter_loop(call: object, body: InlineBody) -> Loop | None:
 def each_loop(call: object, body: InlineBody, given: dict[str, object]) -> Loop | None:
     """``loop(records, send)`` sends each result, or lets ``look`` or ``look_items`` send it.
 
-    ``given`` are these two: each is called with ``send`` and a value, sends the value that is to
-    be sent in its place, and returns the kinds that need no further look.
+    ``records`` is a list that nobody else has. ``given`` are these two: each is called with
+    ``send`` and a value, sends the value that is to be sent in its place, and returns the kinds
+    that need no further look.
     """
     if body.yields:
         return None
     maker = _LoopMaker(call, body, ("RECORD",))
-    return maker.make(_EACH, Sending(), given, ("records", "send"))
+    stored, record = stored_names(body.statements), body.parameters[-1]
+    emission = Sending(variables=stored, record=None if record in stored else record)
+    return maker.make(_EACH, emission, given, ("records", "send"))
 
 
 def parting_loop(

@@ -6,12 +6,13 @@ would end the list silently. With an error policy a bundle goes on behind a reco
 of that nothing is sent, but for whole pieces that a flat map had sent before it failed.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
 from headgate.base.elements import Bundle, Key, Record
-from headgate.base.values import own
+from headgate.base.values import own, own_result
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import Emission
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
@@ -57,7 +58,7 @@ class FunctionOperator(StatefulOperator):
             self._key_streak = self.failures.streak()
         self._function.open(context, opener)
         self._call = self._function.call
-        self._emission = Emission(self._call, self.reuses_objects)
+        self._emission = Emission(self._call, self.reuses_objects, takes_over=True)
 
     def key_selector(self, number: int) -> Callable[[Record], Key] | None:
         return self._key_of
@@ -175,9 +176,13 @@ class FilterOperator(FunctionOperator):
         call, times = self._call, bundle.timestamps
         records: list[Record] = []
         chosen: list[int | None] | None = None if times is None else []
-        for index, record in enumerate(self.visited(bundle.records)):
+        # The bundle's list holds a record, too; so do generators that visit it at its key.
+        others = 1 if self._keyed is None else sys.maxsize
+        index = -1
+        for record in self.visited(bundle.records):
+            index += 1
             if call(record):
-                records.append(own(record))
+                records.append(own_result(sys.getrefcount(record) - others, record))
                 if times is not None and chosen is not None:
                     chosen.append(times[index])
         return Bundle(records, chosen)
