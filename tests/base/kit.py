@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle
-from headgate.base.fields import Same, TupleFields
+from headgate.base.fields import RecordFields, Same
 
 ITEMS = (
     st.none()
@@ -19,9 +19,9 @@ ITEMS = (
 )
 
 
-def apart(tuples: Sequence[tuple[Any, ...]]) -> TupleFields:
+def apart(tuples: Sequence[tuple[Any, ...]]) -> RecordFields:
     """These tuples, taken apart, with a list for each place."""
-    return TupleFields([list(items) for items in zip(*tuples, strict=True)], len(tuples))
+    return RecordFields([list(items) for items in zip(*tuples, strict=True)], len(tuples))
 
 
 @st.composite
@@ -32,4 +32,4 @@ def bundles_apart(draw: st.DrawFn, timed: bool | None = None) -> Bundle:
     places = [draw(listed), *draw(st.lists(st.builds(Same, ITEMS) | listed, max_size=2))]
     stamps = st.lists(st.none() | st.integers(0, 99), min_size=count, max_size=count)
     has_times = draw(st.booleans()) if timed is None else timed
-    return Bundle.of_fields(TupleFields(places, count), draw(stamps) if has_times else None)
+    return Bundle.of_fields(RecordFields(places, count), draw(stamps) if has_times else None)

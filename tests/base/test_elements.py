@@ -24,7 +24,7 @@ from headgate.base.elements import (
     encode_element,
 )
 from headgate.base.errors import ElementBroken
-from headgate.base.fields import Same, TupleFields
+from headgate.base.fields import RecordFields, Same
 
 PICKLE = PickleSerializer()
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -70,7 +70,7 @@ def test_an_element_that_is_cut_off_is_broken(element: Element, data: st.DataObj
 
 
 def test_the_records_of_a_bundle_can_be_replaced() -> None:
-    bundle = Bundle.of_fields(TupleFields([["a"], Same(1)], 1))
+    bundle = Bundle.of_fields(RecordFields([["a"], Same(1)], 1))
     bundle.records = ["b", "c"]
     assert bundle.fields is None
     assert len(bundle) == 2

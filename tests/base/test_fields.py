@@ -19,7 +19,7 @@ from headgate.base.elements import (
     encode_element,
 )
 from headgate.base.errors import ElementBroken
-from headgate.base.fields import Same, TupleFields
+from headgate.base.fields import RecordFields, Same
 from tests.base.kit import apart, bundles_apart
 
 PICKLE = PickleSerializer()
@@ -59,9 +59,9 @@ def test_added_fields_are_added_tuples(first: Bundle, second: Bundle) -> None:
 
 
 def test_a_copy_is_not_changed_with_its_original() -> None:
-    bundle = Bundle.of_fields(TupleFields([["a"], Same(1)], 1), [5])
+    bundle = Bundle.of_fields(RecordFields([["a"], Same(1)], 1), [5])
     copy = bundle.copy()
-    bundle.add(Bundle.of_fields(TupleFields([["b"], Same(2)], 1), [6]))
+    bundle.add(Bundle.of_fields(RecordFields([["b"], Same(2)], 1), [6]))
     assert copy == Bundle([("a", 1)], [5])
     assert bundle == Bundle([("a", 1), ("b", 2)], [5, 6])
 
@@ -76,7 +76,7 @@ def test_fields_come_back_as_they_went(bundle: Bundle) -> None:
 
 
 def test_plain_tuples_go_apart_and_stay_so() -> None:
-    bundle = Bundle.of_fields(TupleFields([["a", "b"], Same(1), [None, b"x"]], 2), [7, None])
+    bundle = Bundle.of_fields(RecordFields([["a", "b"], Same(1), [None, b"x"]], 2), [7, None])
     tag, after = decoded(bundle)
     assert tag == TIMED_FIELDS
     assert after.fields is not None and after.fields.are_plain()
@@ -84,7 +84,7 @@ def test_plain_tuples_go_apart_and_stay_so() -> None:
 
 
 def test_fields_are_written_as_the_protocol_says() -> None:
-    prefix, body = encode_element(Bundle.of_fields(TupleFields([["a", "b"], Same(1)], 2)), PICKLE)
+    prefix, body = encode_element(Bundle.of_fields(RecordFields([["a", "b"], Same(1)], 2)), PICKLE)
     assert (prefix + body).hex() == "0c00000006929292a161a162c092c001"
 
 
@@ -98,7 +98,7 @@ class Word(str):
 @pytest.mark.parametrize("same", [False, True])
 def test_what_only_pickle_gives_back_goes_as_tuples(item: object, same: bool) -> None:
     place = Same(item) if same else ["x", item]
-    tag, after = decoded(Bundle.of_fields(TupleFields([[1, 2], place], 2)))
+    tag, after = decoded(Bundle.of_fields(RecordFields([[1, 2], place], 2)))
     assert tag == (FIELDS if item == math.inf else RECORDS)
     assert after.records == [(1, item), (2, item)] if same else [(1, "x"), (2, item)]
     assert type(after.records[-1][1]) is type(item)
@@ -110,7 +110,7 @@ class Moment(int):
 
 @pytest.mark.parametrize("time", [Moment(5), True, 5.0])
 def test_times_that_are_no_plain_numbers_come_back_as_they_went(time: Any) -> None:
-    tag, after = decoded(Bundle.of_fields(TupleFields([["a"], Same(1)], 1), [time]))
+    tag, after = decoded(Bundle.of_fields(RecordFields([["a"], Same(1)], 1), [time]))
     assert tag == TIMED_RECORDS
     assert after == Bundle([("a", 1)], [time])
     assert after.timestamps is not None and type(after.timestamps[0]) is type(time)
@@ -120,7 +120,7 @@ def test_a_serializer_of_a_declared_type_gets_tuples() -> None:
     class Reversed(PickleSerializer):
         pass
 
-    bundle = Bundle.of_fields(TupleFields([["a"], Same(1)], 1))
+    bundle = Bundle.of_fields(RecordFields([["a"], Same(1)], 1))
     assert encode_element(bundle, Reversed())[0][-1] == RECORDS
 
 

@@ -31,7 +31,7 @@ from headgate.base.events import (
     Event,
     encode_event,
 )
-from headgate.base.fields import Same, TupleFields
+from headgate.base.fields import RecordFields, Same
 from headgate.base.ids import PeerName
 from headgate.base.messages import Heartbeat
 from headgate.base.settings import Compression, FlowControl, describe_settings
@@ -402,7 +402,7 @@ def test_vectors_of_elements_and_events_are_true() -> None:
     for element in ELEMENTS:
         prefix, body = encode_element(element, PickleSerializer())
         expected[_describe(element)] = (prefix + bytes(body)).hex()
-    apart = Bundle.of_fields(TupleFields([["a", "b"], Same(1)], 2))
+    apart = Bundle.of_fields(RecordFields([["a", "b"], Same(1)], 2))
     title = 'Bundle of ("a", 1) and ("b", 1), taken apart'
     expected[title] = b"".join(encode_element(apart, PickleSerializer())).hex()
     assert blocks("### Events and elements") == expected, as_block(expected)

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from headgate.base.errors import ElementBroken
-from headgate.base.fields import Same, TupleFields
+from headgate.base.fields import RecordFields, Same
 from headgate.base.moved import NOT_FOUND, loads_moved
 
 Record: TypeAlias = Any
@@ -38,11 +38,11 @@ class Bundle:
 
     def __init__(self, records: list[Record], timestamps: Times = None) -> None:
         self._records: list[Record] | None = records
-        self.fields: TupleFields | None = None
+        self.fields: RecordFields | None = None
         self.timestamps = timestamps
 
     @classmethod
-    def of_fields(cls, fields: TupleFields, timestamps: Times = None) -> "Bundle":
+    def of_fields(cls, fields: RecordFields, timestamps: Times = None) -> "Bundle":
         """Of tuples that are taken apart."""
         bundle = cls.__new__(cls)
         bundle._records, bundle.fields, bundle.timestamps = None, fields, timestamps
@@ -52,7 +52,7 @@ class Bundle:
     def records(self) -> list[Record]:
         if self._records is None:
             assert self.fields is not None
-            self._records, self.fields = self.fields.tuples(), None
+            self._records, self.fields = self.fields.records(), None
         return self._records
 
     @records.setter
@@ -93,7 +93,7 @@ class Bundle:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        records = self._records if self.fields is None else self.fields.tuples()
+        records = self._records if self.fields is None else self.fields.records()
         return f"Bundle({records!r}, {self.timestamps!r})"
 
 
@@ -274,7 +274,7 @@ def _decode_fields(body: memoryview, timed: bool) -> Bundle:
     ]
     if len(counts) != 1 or lists.count(None) == len(lists):
         raise ValueError(f"{len(lists)} fields with lists of {sorted(counts)} items")
-    fields = TupleFields(places, counts.pop())
+    fields = RecordFields(places, counts.pop())
     if not fields.are_plain() or not (times is None or _TIME_KINDS.issuperset(map(type, times))):
         raise ValueError("fields with items that are not plain")
     return Bundle.of_fields(fields, times)

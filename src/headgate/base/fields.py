@@ -1,7 +1,7 @@
 """Tuples of one length, taken apart: a list for each of their places instead of a tuple for each.
 
 Most tuples of a stream live from one function to the next. To make them, write them, read them and
-free them takes longer than what is done with their items. Law: ``tuples()`` are the records; the
+free them takes longer than what is done with their items. Law: ``records()`` are the records; the
 lists belong to the fields from then on; at least one place has a list, all lists are equally long.
 """
 
@@ -18,7 +18,7 @@ class Same(NamedTuple):
 Place: TypeAlias = list[Any] | Same
 
 
-class TupleFields:
+class RecordFields:
     """What ``count`` records have in each of their places."""
 
     __slots__ = ("count", "known_plain", "places")
@@ -29,22 +29,22 @@ class TupleFields:
         self.known_plain = known_plain
         """See ``are_plain``; None: nobody has looked."""
 
-    def tuples(self) -> list[tuple[Any, ...]]:
+    def records(self) -> list[tuple[Any, ...]]:
         """The records, made anew."""
         every = [place if type(place) is list else repeat(place[0]) for place in self.places]
         return list(zip(*every))  # noqa: B905 - what is repeated has no end
 
-    def part(self, start: int, end: int) -> "TupleFields":
+    def part(self, start: int, end: int) -> "RecordFields":
         """The records from one place to another."""
         count = max(0, min(end, self.count) - start)
         places = [place[start:end] if type(place) is list else place for place in self.places]
-        return TupleFields(places, count, self.known_plain or None)
+        return RecordFields(places, count, self.known_plain or None)
 
-    def copy(self) -> "TupleFields":
+    def copy(self) -> "RecordFields":
         """The same in lists of its own."""
         return self.part(0, self.count)
 
-    def add(self, others: "TupleFields") -> bool:
+    def add(self, others: "RecordFields") -> bool:
         """Add records at the end; False: they have another length, and nothing was added."""
         if len(others.places) != len(self.places):
             return False

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import headgate.core.egress.router as router_module
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import StateBroken, UserFunctionFailed
-from headgate.base.fields import Same, TupleFields
+from headgate.base.fields import RecordFields, Same
 from headgate.core.egress.router import (
     MEMO_KEYS,
     MEMO_MISSES,
@@ -108,7 +108,7 @@ def test_the_fields_of_tuples_are_split_and_not_put_together(keys: list[object])
     router.set_up(2)
     for _ in range(2):
         split = split_bundle(
-            router, Bundle.of_fields(TupleFields([list(keys), Same(1)], len(keys)))
+            router, Bundle.of_fields(RecordFields([list(keys), Same(1)], len(keys)))
         )
         assert all(part.fields is not None for _, part in split)
         found = sorted(str(key) for _, part in split for key, _ in part.records)
@@ -117,7 +117,7 @@ def test_the_fields_of_tuples_are_split_and_not_put_together(keys: list[object])
 
 def test_tuples_with_one_key_for_all_go_together_as_they_are() -> None:
     router = set_up(KeyGroupPartitioner(lambda record: record[0]), 3)
-    bundle = Bundle.of_fields(TupleFields([Same("k"), [1, 2]], 2), [7, 8])
+    bundle = Bundle.of_fields(RecordFields([Same("k"), [1, 2]], 2), [7, 8])
     ((channel, part),) = split_bundle(router, bundle)
     assert channel == router.pick(("k", 1))
     assert part.fields is bundle.fields
@@ -130,7 +130,7 @@ def test_a_router_takes_fields_if_the_key_is_one_of_them(place: object) -> None:
     router = KeyGroupPartitioner(namespace["selector"], reader="count")
     router.set_up(2)
     assert router.takes_fields == (type(place) is int)
-    bundle = Bundle.of_fields(TupleFields([["a", "b"], Same(1)], 2))
+    bundle = Bundle.of_fields(RecordFields([["a", "b"], Same(1)], 2))
     if place in (2, "a"):
         with pytest.raises(UserFunctionFailed, match="key of a record"):
             split_bundle(router, bundle)
@@ -357,7 +357,7 @@ def test_more_keys_than_the_memo_holds_take_the_same_channels(
     times: list[int | None] | None = list(range(len(keys))) if timed else None
     expected = {key: alone.pick((key, 0)) for key in keys}
     rows = Bundle([(key, 0) for key in keys], times)
-    apart = Bundle.of_fields(TupleFields([keys, Same(0)], len(keys)), times)
+    apart = Bundle.of_fields(RecordFields([keys, Same(0)], len(keys)), times)
     for bundle in (rows, apart):
         split = split_bundle(router, bundle)
         found = {key: channel for channel, part in split for key, _ in part.records}

@@ -28,7 +28,7 @@ from headgate.base.events import (
     EndOfSuperstep,
     Event,
 )
-from headgate.base.fields import Same, TupleFields
+from headgate.base.fields import RecordFields, Same
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.checkpoint.restored import reassigned_bundles
 from headgate.core.egress.partition import Partition, PartitionKind
@@ -124,11 +124,11 @@ def test_tuples_that_are_taken_apart_stay_so_if_they_are_plain(
     assert writer.takes_fields
     for words in (["a", "b", "c"], ["d"]):
         times: list[int | None] | None = [5] * len(words) if timed else None
-        writer.emit_bundle(Bundle.of_fields(TupleFields([words, Same(1)], len(words)), times))
+        writer.emit_bundle(Bundle.of_fields(RecordFields([words, Same(1)], len(words)), times))
     writer.emit_all([("e", 2)], [6] if timed else None)
     writer.seal()
     writer.emit_bundle(
-        Bundle.of_fields(TupleFields([["f"], Same((1,))], 1), [5] if timed else None)
+        Bundle.of_fields(RecordFields([["f"], Same((1,))], 1), [5] if timed else None)
     )
     writer.finish()
     found = [thing for got in got_by(partition, readers) for thing in got]
@@ -145,7 +145,7 @@ def test_a_writer_no_longer_wants_fields_that_it_had_to_put_together(make_pool: 
     writer = RecordWriter(partition, KeyGroupPartitioner(lambda pair: pair[0]))
     for number in range(PUT_TOGETHER):
         assert writer.takes_fields
-        writer.emit_bundle(Bundle.of_fields(TupleFields([[number], Same([])], 1)))
+        writer.emit_bundle(Bundle.of_fields(RecordFields([[number], Same([])], 1)))
         writer.seal()
     assert not writer.takes_fields
     writer.finish()

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle
-from headgate.base.fields import Same, TupleFields
+from headgate.base.fields import RecordFields, Same
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.basic import FilterOperator, MapOperator
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
@@ -213,7 +213,7 @@ def test_a_function_does_the_same_with_tuples_that_are_taken_apart(
         for part in (TUPLES[:2], TUPLES[2:], TUPLES[:4]):
             firsts, seconds, _ = map(list, zip(*part, strict=True))
             times: list[int | None] | None = list(range(len(part))) if timed else None
-            fields = TupleFields([firsts, seconds, Same("x")], len(part))
+            fields = RecordFields([firsts, seconds, Same("x")], len(part))
             bundles.append(Bundle.of_fields(fields, times) if is_apart else Bundle(part, times))
         outcomes.append(
             (outcome(KEYED_BY_ITEM[kind](function), function, bundles, reuse), module.LOG)

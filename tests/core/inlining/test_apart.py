@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.base.fields import Same, TupleFields
+from headgate.base.fields import RecordFields, Same
 from headgate.core.inlining.apart import MOST_SHAPES, ApartLoop, ApartLoops, Shape, apart_loop
 from headgate.core.inlining.loops import body_of
 from headgate.core.state.key_taking import RecordPart
@@ -37,7 +37,7 @@ def test_items_take_the_place_of_the_record() -> None:
     (returned,) = apart.body.statements
     assert ast.unparse(returned) == "return (a, _hg_item_at1, _hg_item_at2)"
     assert (apart.key, apart.lists, apart.same, apart.makes_tuples) == (0, (0, 2), (1,), False)
-    fields = TupleFields([["k"], Same(7), [8]], 1)
+    fields = RecordFields([["k"], Same(7), [8]], 1)
     assert apart.arguments(fields, ["time"]) == [["k"], [8], ["time"], 7]
 
 
@@ -84,7 +84,7 @@ def test_what_items_cannot_stand_for_is_left_to_records(
 def test_loops_are_made_once_for_each_shape_and_not_for_too_many() -> None:
     asked: list[Shape] = []
     loops = ApartLoops(lambda shape: asked.append(shape) or len(asked))  # type: ignore[func-returns-value]
-    shapes = [TupleFields([[1], *([Same(0)] * more)], 1) for more in range(MOST_SHAPES + 1)]
+    shapes = [RecordFields([[1], *([Same(0)] * more)], 1) for more in range(MOST_SHAPES + 1)]
     found = [loops.loop_for(fields) for fields in shapes for _ in range(2)]
     assert found[:4] == [1, 1, 2, 2]
     assert found[-2:] == [None, None]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle
-from headgate.base.fields import Same, TupleFields
+from headgate.base.fields import RecordFields, Same
 from headgate.core.inlining.apart import MOST_SHAPES
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.process import KeyedProcessOperator
@@ -33,7 +33,7 @@ def add_second(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def ones(*words: str) -> Bundle:
-    return Bundle.of_fields(TupleFields([list(words), Same(1)], len(words)))
+    return Bundle.of_fields(RecordFields([list(words), Same(1)], len(words)))
 
 
 class FieldsOutput(KeptOutput):
@@ -185,7 +185,7 @@ def test_a_reduce_takes_none_and_other_kinds_behind_scalars() -> None:
     operator = ReduceOperator(lambda a, b: b if b[1] is None else a, first, False)
     output = open_operator(operator)
     for item in (1, None, 2, None):
-        operator.process(Bundle.of_fields(TupleFields([["k"], Same(item)], 1)), 0)
+        operator.process(Bundle.of_fields(RecordFields([["k"], Same(item)], 1)), 0)
     assert output.records == [("k", 1), ("k", None), ("k", None), ("k", None)]
 
 
@@ -205,7 +205,7 @@ def test_tuples_of_many_shapes_are_put_together() -> None:
     for _ in range(2):
         for more in range(MOST_SHAPES + 3):
             places = [["k"], *(Same(0) for _ in range(more))]
-            operator.process(Bundle.of_fields(TupleFields(places, 1)), 0)
+            operator.process(Bundle.of_fields(RecordFields(places, 1)), 0)
     assert output.records[1:3] == [("k", 2), ("k", 3)]
     assert output.records[-1] == ("k", MOST_SHAPES + 3)
 
@@ -221,7 +221,7 @@ def test_an_item_that_is_not_there_fails_as_ever_and_names_the_record() -> None:
 def test_the_record_of_an_error_is_the_one_that_failed(items: list[Any]) -> None:
     operator = ReduceOperator(add_second, first, False)
     open_operator(operator)
-    bundle = Bundle.of_fields(TupleFields([["a"] * 4, items], 4))
+    bundle = Bundle.of_fields(RecordFields([["a"] * 4, items], 4))
     with pytest.raises(TypeError) as raised:
         operator.process(bundle, 0)
     assert record_of(raised.value) == repr(("a", items[2]))

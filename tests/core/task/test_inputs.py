@@ -15,7 +15,7 @@ from headgate.base.elements import (
 )
 from headgate.base.errors import ElementBroken
 from headgate.base.events import CancelMarker, CheckpointBarrier, EndOfSuperstep
-from headgate.base.fields import Same, TupleFields
+from headgate.base.fields import RecordFields, Same
 from headgate.core.buffers.buffer import bundle_bytes
 from headgate.core.egress.router import Forward
 from headgate.core.egress.writer import RecordWriter
@@ -280,7 +280,7 @@ def test_restored_input_that_was_not_read_belongs_to_the_next_checkpoint() -> No
 
 
 def test_bundles_that_follow_in_a_buffer_are_read_together_up_to_the_limit() -> None:
-    timed, apart = Bundle([8], [1]), Bundle.of_fields(TupleFields([["a"], Same(1)], 1))
+    timed, apart = Bundle([8], [1]), Bundle.of_fields(RecordFields([["a"], Same(1)], 1))
     elements = [*(Bundle([number]) for number in range(5)), timed, timed, apart, apart.copy()]
     with Lab() as lab:
         writer = lab.writer("p")

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from headgate.base.elements import PickleSerializer, Record, Serializer
 from headgate.base.errors import RecordUncopyable
-from headgate.base.fields import Place, Same, TupleFields
+from headgate.base.fields import Place, RecordFields, Same
 from headgate.base.values import ATOMS, own_result
 from headgate.base.values import are_immutable as are_immutable
 from headgate.base.values import own as own
@@ -165,11 +165,11 @@ class Emission:
             for record in records
         ]
 
-    def fields(self, records: list[Record]) -> TupleFields | None:
+    def fields(self, records: list[Record]) -> RecordFields | None:
         """The results, taken apart; None: they have to be asked for as they are."""
         if self._carried is not None:
             carried = [list(records) if place is None else place for place in self._carried]
-            return TupleFields(carried, len(records))
+            return RecordFields(carried, len(records))
         parting = self._parting
         if self._free_parting is not None and (self._is_free or _are_atoms(records)):
             parting = self._free_parting
@@ -178,7 +178,7 @@ class Emission:
         loop, same = parting
         places: list[Place] = [[] if place is None else place for place in same]
         loop(records, *(place for place in places if type(place) is list))
-        return TupleFields(places, len(records))
+        return RecordFields(places, len(records))
 
     def each(self, records: list[Record]) -> Callable[[Iterator[Record]], Iterator[Record]]:
         """What yields the same results one by one, for a bundle of these records."""

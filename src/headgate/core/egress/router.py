@@ -12,7 +12,7 @@ from typing import Final, NoReturn, Protocol
 
 from headgate.base.elements import Bundle, Key, Record, Times
 from headgate.base.errors import HeadgateError, raise_user_error
-from headgate.base.fields import TupleFields
+from headgate.base.fields import RecordFields
 from headgate.core.state.key_taking import key_taker, part_of
 from headgate.core.state.keys import key_group, mix
 
@@ -198,7 +198,7 @@ class KeyGroupPartitioner(_PerRecord):
         """Whether tuples may stay apart, because the key is one of their items."""
         return self._place is not None
 
-    def split_fields(self, fields: TupleFields, times: Times) -> BundleSplit | None:
+    def split_fields(self, fields: RecordFields, times: Times) -> BundleSplit | None:
         """The same for tuples that are taken apart; None: ``split`` has to look at them."""
         if self.channels == 1:
             return [(0, Bundle.of_fields(fields, times))]
@@ -225,7 +225,7 @@ class KeyGroupPartitioner(_PerRecord):
                 rest = iter(items)
                 own = [next(rest) if type(place) is list else place for place in places]
                 split.append(
-                    (channel, Bundle.of_fields(TupleFields(own, len(items[0])), next(rest, None)))
+                    (channel, Bundle.of_fields(RecordFields(own, len(items[0])), next(rest, None)))
                 )
         return split
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from headgate.base.elements import Record
-from headgate.base.fields import TupleFields
+from headgate.base.fields import RecordFields
 from headgate.core.inlining.bodies import InlineBody, stored_names
 from headgate.core.state.key_taking import RecordPart
 
@@ -41,7 +41,7 @@ class ApartLoop:
         """The tuple, put together."""
         return f"({', '.join(map(item_name, range(len(self.shape))))},)"
 
-    def arguments(self, fields: TupleFields, *more: list[Record]) -> list[Record]:
+    def arguments(self, fields: RecordFields, *more: list[Record]) -> list[Record]:
         """What a loop takes first: its lists, with ``more`` beside them, and what is the same."""
         places = fields.places
         lists = [places[place] for place in self.lists]
@@ -53,7 +53,7 @@ def item_name(place: int) -> str:
     return f"_hg_item_at{place}"
 
 
-def shape_of(fields: TupleFields) -> Shape:
+def shape_of(fields: RecordFields) -> Shape:
     """Which places of these have lists."""
     return tuple([type(place) is list for place in fields.places])
 
@@ -145,7 +145,7 @@ class ApartLoops(Generic[L]):
         self._make = make
         self._made: dict[Shape, L | None] = {}
 
-    def loop_for(self, fields: TupleFields) -> L | None:
+    def loop_for(self, fields: RecordFields) -> L | None:
         """None: the function takes them as records."""
         shape = shape_of(fields)
         if shape not in self._made:

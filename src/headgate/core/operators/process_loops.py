@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from headgate.base.elements import Bundle, Key, Record
-from headgate.base.fields import TupleFields
+from headgate.base.fields import RecordFields
 from headgate.core.chain.collector import Collector, TimedContext
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeySelection
@@ -134,7 +134,7 @@ class ProcessLoops:
         )
 
 
-def _items(fields: TupleFields, place: int) -> list[Record]:
+def _items(fields: RecordFields, place: int) -> list[Record]:
     items = fields.places[place]
     return items if type(items) is list else [items[0]]
 
