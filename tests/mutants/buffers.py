@@ -216,6 +216,22 @@ BUFFERS = (
         "tests/base/test_fields.py",
     ),
     Mutant(
+        "order-of-keys-passed-over",
+        "base/shapes.py",
+        "    keys = set(map(tuple, map(dict.keys, dicts)))",
+        "    keys = {tuple(dicts[0])}",
+        "values of dicts with other keys go under the keys of the first",
+        "tests/base/test_shapes.py",
+    ),
+    Mutant(
+        "columns-of-anything-as-messagepack",
+        "base/shapes.py",
+        "    are_plain = [PLAIN_KINDS.issuperset(map(type, column)) for column in columns]\n",
+        "    are_plain = [True for _ in columns]\n",
+        "tuples in fields of records are lists after an exchange",
+        "tests/base/test_shapes.py",
+    ),
+    Mutant(
         "fields-split-by-the-first",
         "core/egress/router.py",
         "        keys = places[at]\n",

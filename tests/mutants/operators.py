@@ -139,11 +139,19 @@ OPERATORS = (
     ),
     Mutant(
         "item-of-another-place",
-        "core/inlining/apart.py",
-        "    return name % length\n",
-        "    return abs(name) % length\n",
+        "base/fields.py",
+        "            return name % count if is_there else None",
+        "            return abs(name) % count if is_there else None",
         "a function that reads the last item gets the second",
         "tests/core/operators/test_apart.py tests/core/inlining/test_any_function.py",
+    ),
+    Mutant(
+        "changed-dict-read-apart",
+        "core/inlining/apart.py",
+        "    if items.is_beyond or (items.is_whole and shape.kind is not tuple):\n",
+        "    if items.is_beyond:\n",
+        "a function that changes its record goes on to read what the field was before",
+        "tests/core/inlining/test_apart.py tests/core/inlining/test_any_function.py",
     ),
     Mutant(
         "lists-taken-for-scalars",

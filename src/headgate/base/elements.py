@@ -14,6 +14,7 @@ import msgspec
 from headgate.base.errors import ElementBroken
 from headgate.base.fields import RecordFields, Same
 from headgate.base.moved import NOT_FOUND, loads_moved
+from headgate.base.shapes import ShapeReader, ShapeWriter, written_fields
 
 Record: TypeAlias = Any
 """A user's value. Headgate never looks into it."""
@@ -29,8 +30,8 @@ Times: TypeAlias = list[int | None] | None
 class Bundle:
     """Records in order, with their event times in a list beside them (or None: no times).
 
-    Tuples may be taken apart into ``fields``. Whoever asks for ``records`` gets the tuples, and the
-    fields are gone then.
+    Records of one shape may be taken apart into ``fields``. Whoever asks for ``records`` has them
+    made, and the fields are gone then.
     """
 
     __slots__ = ("_records", "fields", "timestamps")
@@ -43,7 +44,7 @@ class Bundle:
 
     @classmethod
     def of_fields(cls, fields: RecordFields, timestamps: Times = None) -> "Bundle":
-        """Of tuples that are taken apart."""
+        """Of records that are taken apart."""
         bundle = cls.__new__(cls)
         bundle._records, bundle.fields, bundle.timestamps = None, fields, timestamps
         return bundle
@@ -157,10 +158,12 @@ class PickleSerializer:
     saves a quarter of the time. After a very large bundle or an error it is replaced.
     """
 
-    __slots__ = ("_chunks", "_pickler")
+    __slots__ = ("_chunks", "_pickler", "shape_reader", "shape_writer")
 
     def __init__(self) -> None:
         self._renew()
+        self.shape_reader = ShapeReader(self.loads)
+        self.shape_writer = ShapeWriter()
 
     def dumps(self, records: Sequence[Any]) -> bytes:
         chunks = self._chunks
@@ -177,7 +180,7 @@ class PickleSerializer:
             self._pickler.clear_memo()
         return data
 
-    def loads(self, data: memoryview) -> Any:
+    def loads(self, data: bytes | memoryview) -> Any:
         try:
             return pickle.loads(data)
         except NOT_FOUND as error:  # records in flight that an earlier release has written
@@ -212,13 +215,14 @@ _WATERMARK: Final = struct.Struct("<q")
 _STATUS: Final = struct.Struct("<B")
 _LATENCY: Final = struct.Struct("<qqi")
 
-RECORDS, TIMED_RECORDS, WATERMARK, STATUS, LATENCY, FIELDS, TIMED_FIELDS = range(1, 8)
-OF_RECORDS: Final = frozenset({RECORDS, TIMED_RECORDS, FIELDS, TIMED_FIELDS})
+RECORDS, TIMED_RECORDS, WATERMARK, STATUS, LATENCY = range(1, 6)
+FIELDS, TIMED_FIELDS, SHAPED, TIMED_SHAPED = range(6, 10)
+OF_RECORDS: Final = frozenset({RECORDS, TIMED_RECORDS, FIELDS, TIMED_FIELDS, SHAPED, TIMED_SHAPED})
 """The tags of bundles."""
 
 _TIME_KINDS: Final = frozenset({int, type(None)})
-_write_fields: Final = msgspec.msgpack.Encoder().encode
-_read_fields: Final = msgspec.msgpack.Decoder().decode
+_write_parts: Final = msgspec.msgpack.Encoder().encode
+_read_parts: Final = msgspec.msgpack.Decoder().decode
 
 
 def encode_element(element: Element, serializer: Serializer) -> tuple[bytes, ByteLike]:
@@ -227,13 +231,7 @@ def encode_element(element: Element, serializer: Serializer) -> tuple[bytes, Byt
     body: ByteLike
     match element:
         case Bundle():
-            written = _encode_fields(element, serializer)
-            if written is not None:
-                tag, body = FIELDS if element.timestamps is None else TIMED_FIELDS, written
-            elif element.timestamps is None:
-                tag, body = RECORDS, serializer.dumps(element.records)
-            else:
-                tag, body = TIMED_RECORDS, serializer.dumps((element.records, element.timestamps))
+            tag, body = _encode_bundle(element, serializer)
         case Watermark(timestamp_ms):
             tag, body = WATERMARK, _WATERMARK.pack(timestamp_ms)
         case StreamStatus(active, together, awaits_splits):
@@ -245,27 +243,43 @@ def encode_element(element: Element, serializer: Serializer) -> tuple[bytes, Byt
     return PREFIX.pack(1 + len(body), tag), body
 
 
-def _encode_fields(bundle: Bundle, serializer: Serializer) -> bytes | None:
-    """Tuples that are taken apart, as MessagePack: lists, what is the same for all, any times.
-
-    None: they must go as records, because pickle alone gives back what they hold.
-    """
-    fields = bundle.fields
-    if fields is None or type(serializer) is not PickleSerializer or not fields.are_plain():
-        return None
+def _encode_bundle(bundle: Bundle, serializer: Serializer) -> tuple[int, ByteLike]:
+    """Records that are taken apart and records of one shape as MessagePack, others by pickle."""
     times = bundle.timestamps
-    if times is not None and not _TIME_KINDS.issuperset(map(type, times)):
-        return None  # a source has made them
+    if type(serializer) is PickleSerializer and (
+        times is None or _TIME_KINDS.issuperset(map(type, times))  # a source has made them
+    ):
+        tags, parts = _bundle_parts(bundle, serializer)
+        if parts is not None:
+            try:
+                if times is None:
+                    return tags[0], _write_parts(parts)
+                return tags[1], _write_parts([*parts, times])
+            except (OverflowError, UnicodeEncodeError):  # a large number, half a surrogate pair
+                pass
+    if times is None:
+        return RECORDS, serializer.dumps(bundle.records)
+    return TIMED_RECORDS, serializer.dumps((bundle.records, times))
+
+
+def _bundle_parts(
+    bundle: Bundle, serializer: PickleSerializer
+) -> tuple[tuple[int, int], list[object] | None]:
+    """Tags, and what MessagePack is to write; None: only pickle gives back the records."""
+    fields = bundle.fields
+    if fields is None:
+        return (SHAPED, TIMED_SHAPED), serializer.shape_writer.write(bundle.records)
+    if fields.shape.kind is not tuple:
+        return (SHAPED, TIMED_SHAPED), written_fields(fields)
+    if not fields.are_plain():
+        return (SHAPED, TIMED_SHAPED), None
     lists = [place if type(place) is list else None for place in fields.places]
     same = [None if type(place) is list else place[0] for place in fields.places]
-    try:
-        return _write_fields((lists, same) if times is None else (lists, same, times))
-    except (OverflowError, UnicodeEncodeError):  # a large number, or half of a surrogate pair
-        return None
+    return (FIELDS, TIMED_FIELDS), [lists, same]
 
 
 def _decode_fields(body: memoryview, timed: bool) -> Bundle:
-    lists, same, *more = _read_fields(body)
+    lists, same, *more = _read_parts(body)
     (times,) = map(_list, more) if timed else (*more, None)
     counts = {len(_list(items)) for items in (*lists, times) if items is not None}
     places = [
@@ -278,6 +292,21 @@ def _decode_fields(body: memoryview, timed: bool) -> Bundle:
     if not fields.are_plain() or not (times is None or _TIME_KINDS.issuperset(map(type, times))):
         raise ValueError("fields with items that are not plain")
     return Bundle.of_fields(fields, times)
+
+
+def _decode_shaped(body: memoryview, timed: bool, serializer: Serializer) -> Bundle:
+    name, names, columns, *more = _read_parts(body)
+    (times,) = map(_list, more) if timed else (*more, None)
+    if type(serializer) is not PickleSerializer:
+        raise TypeError("the stream has a declared type, and its records have none")
+    found = serializer.shape_reader.read(name, names, columns)
+    bundle = Bundle.of_fields(found) if isinstance(found, RecordFields) else Bundle(found)
+    if times is not None and (
+        len(times) != len(bundle) or not _TIME_KINDS.issuperset(map(type, times))
+    ):
+        raise ValueError(f"{len(bundle)} records with {len(times)} timestamps")
+    bundle.timestamps = times
+    return bundle
 
 
 UNREADABLE: Final = (Exception, SystemExit, GeneratorExit)
@@ -296,6 +325,8 @@ def decode_element(tag: int, body: memoryview, serializer: Serializer) -> Elemen
             return Bundle(records, timestamps)
         if tag in (FIELDS, TIMED_FIELDS):
             return _decode_fields(body, tag == TIMED_FIELDS)
+        if tag in (SHAPED, TIMED_SHAPED):
+            return _decode_shaped(body, tag == TIMED_SHAPED, serializer)
         if tag == WATERMARK:
             return Watermark(*_WATERMARK.unpack(body))
         if tag == STATUS:

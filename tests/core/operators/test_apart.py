@@ -7,7 +7,7 @@ import pytest
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle
 from headgate.base.fields import RecordFields, Same
-from headgate.core.inlining.apart import MOST_SHAPES
+from headgate.core.inlining.apart import MOST_FORMS
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.operators.reduce import LOOKS_AT_RESULTS, ReduceOperator
@@ -203,11 +203,11 @@ def test_tuples_of_many_shapes_are_put_together() -> None:
     operator = ReduceOperator(lambda a, b: (a[0], len(b)), first, False)
     output = open_operator(operator)
     for _ in range(2):
-        for more in range(MOST_SHAPES + 3):
+        for more in range(MOST_FORMS + 3):
             places = [["k"], *(Same(0) for _ in range(more))]
             operator.process(Bundle.of_fields(RecordFields(places, 1)), 0)
     assert output.records[1:3] == [("k", 2), ("k", 3)]
-    assert output.records[-1] == ("k", MOST_SHAPES + 3)
+    assert output.records[-1] == ("k", MOST_FORMS + 3)
 
 
 def test_an_item_that_is_not_there_fails_as_ever_and_names_the_record() -> None:

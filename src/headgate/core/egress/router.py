@@ -12,7 +12,7 @@ from typing import Final, NoReturn, Protocol
 
 from headgate.base.elements import Bundle, Key, Record, Times
 from headgate.base.errors import HeadgateError, raise_user_error
-from headgate.base.fields import RecordFields
+from headgate.base.fields import FieldShape, RecordFields
 from headgate.core.state.key_taking import key_taker, part_of
 from headgate.core.state.keys import key_group, mix
 
@@ -199,11 +199,12 @@ class KeyGroupPartitioner(_PerRecord):
         return self._place is not None
 
     def split_fields(self, fields: RecordFields, times: Times) -> BundleSplit | None:
-        """The same for tuples that are taken apart; None: ``split`` has to look at them."""
+        """The same for records that are taken apart; None: ``split`` has to look at them."""
         if self.channels == 1:
             return [(0, Bundle.of_fields(fields, times))]
-        at, places = self._place, fields.places
-        if at is None or not -len(places) <= at < len(places):
+        places = fields.places
+        at = self._key_place(fields.shape, len(places))
+        if at is None:
             return None
         keys = places[at]
         moved: list[list[Record]] = [place for place in places if type(place) is list]
@@ -224,10 +225,13 @@ class KeyGroupPartitioner(_PerRecord):
             if items[0]:
                 rest = iter(items)
                 own = [next(rest) if type(place) is list else place for place in places]
-                split.append(
-                    (channel, Bundle.of_fields(RecordFields(own, len(items[0])), next(rest, None)))
-                )
+                chosen = fields.with_places(own, len(items[0]))
+                split.append((channel, Bundle.of_fields(chosen, next(rest, None))))
         return split
+
+    def _key_place(self, shape: FieldShape, count: int) -> int | None:
+        part = self._part
+        return None if part is None else shape.place(part.name, part.is_attribute, count)
 
     def _lanes(self, keys: list[Key], moved: list[list[Record]]) -> list[list[list[Record]]]:
         """Of each list that is moved a list for each channel."""
@@ -424,7 +428,7 @@ def split_by(
 
 
 def split_bundle(router: Router, bundle: Bundle) -> BundleSplit:
-    """Split records, as tuples that are taken apart if they are and the router can do that."""
+    """Split records, as fields if they are taken apart and the router can do that."""
     if bundle.fields is not None and isinstance(router, KeyGroupPartitioner):
         split = router.split_fields(bundle.fields, bundle.timestamps)
         if split is not None:

@@ -15,7 +15,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Final, TypeAlias
 
 from headgate.base.elements import Record
-from headgate.base.fields import Same
+from headgate.base.fields import TUPLES, Same
 from headgate.core.inlining.apart import ApartLoop, item_name, names_of
 from headgate.core.inlining.bodies import (
     PREFIX,
@@ -202,8 +202,10 @@ def reduce_scalars_loop(call: object, apart: ApartLoop, given: dict[str, object]
     ``sent`` is the list that results are added to. None: results might be something else.
     """
     body = apart.body
-    tuples = [body.parameters[-2], *(body.parameters[-1:] if apart.makes_tuples else ())]
-    items = map(item_name, range(len(apart.shape)))
+    if apart.form.shape is not TUPLES:
+        return None
+    tuples = [body.parameters[-2], *(body.parameters[-1:] if apart.makes_records else ())]
+    items = map(item_name, range(len(apart.form.has_list)))
     if body.yields or not makes_scalar_tuples(body, tuples, list(items)):
         return None
     return _apart_reduce(call, apart, _REDUCE_SCALARS, ScalarFolding(), given, "sent")
@@ -222,7 +224,7 @@ def _apart_reduce(
     taken = (*lists.values(), *names_of(apart.same), "values", "begin", "find", sending)
     maker = _LoopMaker(call, apart.body, ("BEFORE", "RECORD"))
     lines = [_head(lists), *_item_lines(apart), reduce]
-    return maker.make("\n".join(lines), emission, given, taken)
+    return maker.make("\n".join(lines), emission, given | apart.given, taken)
 
 
 def process_loop(
@@ -286,7 +288,7 @@ def _item_lists(apart: ApartLoop) -> dict[str, str]:
 
 
 def _item_lines(apart: ApartLoop) -> list[str]:
-    lines = [f"    _hg_RECORD = {apart.whole}"] if apart.makes_tuples else []
+    lines = [f"    _hg_RECORD = {apart.whole}"] if apart.makes_records else []
     return [*lines, f"    _hg_key = {item_name(apart.key)}"]
 
 

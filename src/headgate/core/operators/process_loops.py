@@ -12,7 +12,7 @@ from headgate.base.fields import RecordFields
 from headgate.core.chain.collector import Collector, TimedContext
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeySelection
-from headgate.core.inlining.apart import ApartLoop, ApartLoops, Shape, apart_loop
+from headgate.core.inlining.apart import ApartLoop, ApartLoops, FieldForm, apart_loop
 from headgate.core.inlining.bodies import InlineBody
 from headgate.core.inlining.loops import Loop, body_of, process_loop
 from headgate.core.inlining.state_calls import state_calls
@@ -111,10 +111,10 @@ class ProcessLoops:
         return self._loops[kind]
 
     def _made_apart(
-        self, timed: bool, inlines_states: bool, shape: Shape
+        self, timed: bool, inlines_states: bool, form: FieldForm
     ) -> tuple[ApartLoop, Loop] | None:
         body = self._body
-        apart = apart_loop(body, body.parameters[-2], shape, self._part, all_places=False)
+        apart = apart_loop(body, body.parameters[-2], form, self._part, all_places=False)
         loop = None if apart is None else self._made_loop(timed, inlines_states, apart)
         return None if apart is None or loop is None else (apart, loop)
 

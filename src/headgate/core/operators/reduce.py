@@ -18,7 +18,7 @@ from headgate.core.chain.copies import LOOKS
 from headgate.core.chain.keyed_context import KeyedContext, key_check
 from headgate.core.chain.record_failures import FailureStreak, without
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
-from headgate.core.inlining.apart import ApartLoop, ApartLoops, Shape, apart_loop
+from headgate.core.inlining.apart import ApartLoop, ApartLoops, FieldForm, apart_loop
 from headgate.core.inlining.bodies import InlineBody
 from headgate.core.inlining.loops import Loop, body_of, reduce_loop, reduce_scalars_loop
 from headgate.core.inlining.scalars import are_scalar_tuples
@@ -185,8 +185,8 @@ class ReduceOperator(StatefulOperator):
             self._call, body, self._given, by_value=by_value, part=self._part, apart=apart
         )
 
-    def _made_apart(self, body: InlineBody, shape: Shape) -> FoldsApart | None:
-        apart = apart_loop(body, body.parameters[-1], shape, self._part, all_places=True)
+    def _made_apart(self, body: InlineBody, form: FieldForm) -> FoldsApart | None:
+        apart = apart_loop(body, body.parameters[-1], form, self._part, all_places=True)
         loop = None if apart is None else self._made_loop(body, apart)
         if apart is None or loop is None:
             return None
