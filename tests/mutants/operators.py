@@ -154,6 +154,22 @@ OPERATORS = (
         "tests/core/inlining/test_apart.py tests/core/inlining/test_any_function.py",
     ),
     Mutant(
+        "init-that-computes-taken-for-one-that-assigns",
+        "core/inlining/made_records.py",
+        "        elif step.opname not in _IDLE:\n            return None\n",
+        "",
+        "records of a class whose __init__ computes an attribute are made without it",
+        "tests/core/inlining/test_made_records.py",
+    ),
+    Mutant(
+        "class-of-yesterday",
+        "core/inlining/made_records.py",
+        "            names.get(name) is found.kind and vars(found.kind)",
+        "            vars(found.kind)",
+        "a map makes records of the class that its name meant before",
+        "tests/core/inlining/test_made_records.py",
+    ),
+    Mutant(
         "lists-taken-for-scalars",
         "core/operators/reduce.py",
         "            self._scalars = None\n            found.loop(*lists, *rest, send)\n",

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import uuid
 from collections import Counter, namedtuple
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -20,7 +21,8 @@ from hypothesis import strategies as st
 import headgate.core.egress.router as router_module
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import StateBroken, UserFunctionFailed
-from headgate.base.fields import RecordFields, Same
+from headgate.base.fields import TUPLES, RecordFields, Same
+from headgate.base.shapes import field_shape
 from headgate.core.egress.router import (
     MEMO_KEYS,
     MEMO_MISSES,
@@ -39,6 +41,7 @@ from headgate.core.egress.router import (
 )
 from headgate.core.state.keys import key_group, stable_hash
 from tests.base.kit import bundles_apart
+from tests.base.shape_kit import Slots
 
 
 def set_up(router: Router, channels: int) -> Router:
@@ -115,6 +118,26 @@ def test_the_fields_of_tuples_are_split_and_not_put_together(keys: list[object])
         assert found == sorted(map(str, keys))
 
 
+@pytest.mark.parametrize(
+    ("kind", "key_of"),
+    [(dict, lambda record: record["name"]), (Slots, lambda record: record.name)],
+)
+def test_fields_of_dicts_and_instances_are_split_by_name(
+    kind: type, key_of: Callable[[Any], Any]
+) -> None:
+    shape = field_shape(kind, ("amount", "name"))
+    assert shape is not None
+    router, twin = (set_up(KeyGroupPartitioner(key_of), 3) for _ in range(2))
+    assert router.takes_fields(shape, 2)  # type: ignore[attr-defined]
+    keys = [f"key {number}" for number in range(40)]
+    fields = RecordFields([list(range(40)), list(keys)], 40, None, shape)
+    expected = twin.split(fields.records(), None)
+    split = split_bundle(router, Bundle.of_fields(fields))
+    assert all(part.fields is not None and part.fields.shape is shape for _, part in split)
+    assert [(at, part.records, None) for at, part in split] == expected
+    assert not router.takes_fields(TUPLES, 2)  # type: ignore[attr-defined]
+
+
 def test_tuples_with_one_key_for_all_go_together_as_they_are() -> None:
     router = set_up(KeyGroupPartitioner(lambda record: record[0]), 3)
     bundle = Bundle.of_fields(RecordFields([Same("k"), [1, 2]], 2), [7, 8])
@@ -129,7 +152,7 @@ def test_a_router_takes_fields_if_the_key_is_one_of_them(place: object) -> None:
     exec(f"selector = lambda record: record[{place!r}]", namespace)
     router = KeyGroupPartitioner(namespace["selector"], reader="count")
     router.set_up(2)
-    assert router.takes_fields == (type(place) is int)
+    assert router.takes_fields(TUPLES, 2) == (type(place) is int and place != 2)
     bundle = Bundle.of_fields(RecordFields([["a", "b"], Same(1)], 2))
     if place in (2, "a"):
         with pytest.raises(UserFunctionFailed, match="key of a record"):

@@ -28,7 +28,7 @@ from headgate.base.events import (
     EndOfSuperstep,
     Event,
 )
-from headgate.base.fields import RecordFields, Same
+from headgate.base.fields import TUPLES, RecordFields, Same
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.checkpoint.restored import reassigned_bundles
 from headgate.core.egress.partition import Partition, PartitionKind
@@ -121,7 +121,7 @@ def test_tuples_that_are_taken_apart_stay_so_if_they_are_plain(
     partition = make_partition(make_pool(8), 2)
     readers = readers_of(partition)
     writer = RecordWriter(partition, KeyGroupPartitioner(lambda pair: pair[0]))
-    assert writer.takes_fields
+    assert writer.takes_fields(TUPLES, 2)
     for words in (["a", "b", "c"], ["d"]):
         times: list[int | None] | None = [5] * len(words) if timed else None
         writer.emit_bundle(Bundle.of_fields(RecordFields([words, Same(1)], len(words)), times))
@@ -144,10 +144,10 @@ def test_a_writer_no_longer_wants_fields_that_it_had_to_put_together(make_pool: 
     readers = readers_of(partition)
     writer = RecordWriter(partition, KeyGroupPartitioner(lambda pair: pair[0]))
     for number in range(PUT_TOGETHER):
-        assert writer.takes_fields
+        assert writer.takes_fields(TUPLES, 2)
         writer.emit_bundle(Bundle.of_fields(RecordFields([[number], Same([])], 1)))
         writer.seal()
-    assert not writer.takes_fields
+    assert not writer.takes_fields(TUPLES, 2)
     writer.finish()
     assert len(got_by(partition, readers)[0]) == PUT_TOGETHER + 1
 
@@ -167,7 +167,7 @@ def test_where_tuples_are_put_together_anyway_no_fields_are_wanted(
 ) -> None:
     partition = make_partition(make_pool(8), 2)
     writer = RecordWriter(partition, router, serializer)
-    assert not writer.takes_fields
+    assert not writer.takes_fields(TUPLES, 2)
     writer.close()
     partition.release()
 

@@ -19,6 +19,7 @@ from headgate.core.inlining.loops import (
     process_loop,
     reduce_loop,
 )
+from headgate.core.inlining.made_records import RecordMakers
 from headgate.core.inlining.state_calls import state_calls
 from headgate.core.state.cursor import Cursor
 from headgate.core.state.key_taking import RecordPart
@@ -60,6 +61,8 @@ FUNCTIONS: list[Callable[[int], Any]] = [
 def loop_for(function: Any, make: Callable[..., Loop | None], *more: Any) -> Loop:
     body = body_of(function, 1, definitions_of(function))
     assert body is not None
+    if make is each_loop:
+        more = (RecordMakers(body.function), *more)
     loop = make(function, body, *more)
     assert loop is not None
     return loop
@@ -160,7 +163,9 @@ def test_folding_is_that_of_calls(
     given = {**LOOKS, "absent": absent, "none": none}
     given["key_of"] = itemgetter(0)
     part = RecordPart(0, False) if takes_keys else None
-    loop = reduce_loop(function, body, given, by_value=by_value, part=part)
+    loop = reduce_loop(
+        function, body, RecordMakers(body.function), given, by_value=by_value, part=part
+    )
     assert loop is not None
     entries = [(record[0], record) for record in records]
     lists = [records] if takes_keys else [records, [key for key, _ in entries]]
@@ -226,7 +231,7 @@ def test_a_process_function_yields_the_same(
             given = {**LOOKS, "CONTEXT": context, "cursor": cursor, "stamp": stamps.append}
             given |= {"piece": 10_000, "send_on": None}
             loop = process_loop(
-                *(call, body, given),
+                *(call, body, RecordMakers(body.function), given),
                 by_value=by_value,
                 keyed=True,
                 timed=timed,
@@ -265,7 +270,9 @@ def test_a_function_that_yields_without_end_is_sent_in_pieces() -> None:
     assert body is not None
     given = {**LOOKS, "CONTEXT": Context(), "cursor": None, "stamp": None}
     given |= {"piece": 7, "send_on": send_on}
-    loop = process_loop(call, body, given, by_value=True, keyed=False, timed=False)
+    loop = process_loop(
+        call, body, RecordMakers(body.function), given, by_value=True, keyed=False, timed=False
+    )
     assert loop is not None
     with pytest.raises(KeyboardInterrupt):
         loop([1], sent)
@@ -292,7 +299,12 @@ def test_a_generator_that_returns_a_value_is_called() -> None:
     body = body_of(call, 2, definitions_of(Returning()))
     assert body is not None
     given = {"CONTEXT": None}
-    assert process_loop(call, body, given, by_value=True, keyed=False, timed=False) is None
+    assert (
+        process_loop(
+            call, body, RecordMakers(body.function), given, by_value=True, keyed=False, timed=False
+        )
+        is None
+    )
 
 
 def test_variables_do_not_outlive_their_record() -> None:
@@ -325,4 +337,9 @@ def test_a_method_that_assigns_self_or_its_context_is_called() -> None:
     body = body_of(call, 2, definitions_of(Odd()))
     assert body is not None
     given = {"CONTEXT": None}
-    assert process_loop(call, body, given, by_value=True, keyed=False, timed=False) is None
+    assert (
+        process_loop(
+            call, body, RecordMakers(body.function), given, by_value=True, keyed=False, timed=False
+        )
+        is None
+    )

@@ -1,5 +1,6 @@
 """The operator that assigns timestamps: what goes out, when, and what is not passed on."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -7,12 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, LatencyMarker, Watermark
+from headgate.base.fields import TUPLES, FieldShape, RecordFields
+from headgate.base.shapes import field_shape
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.watermarks import TimePlan
 from headgate.core.operators.timestamps import TimedOperator, TimestampsOperator
-from headgate.functions.watermarks import WatermarkOutput
+from headgate.functions.watermarks import TimestampAssigner, WatermarkOutput
 from tests.core.chain.time_kit import (
     ACTIVE,
     IDLE,
     HandClock,
+    Line,
     ScriptedGenerator,
     bounded,
     custom,
@@ -203,3 +209,89 @@ def test_records_and_watermarks_stay_in_line_however_bundles_are_cut(
         return line.seen
 
     assert lived(cut=True) == lived(cut=False)
+
+
+@dataclass
+class Visit:
+    user: str
+    at: Any
+
+
+class TimeOfVisit(TimestampAssigner):
+    def extract_timestamp(self, value: Visit, record_timestamp: int) -> int:
+        at: int = value.at
+        return at
+
+
+class Apart(Line):
+    """Takes records with a user apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bundles: list[Bundle] = []
+
+    def takes_fields(self, shape: FieldShape, count: int) -> bool:
+        return "user" in shape.names and count == 2
+
+    def collect(self, bundle: Bundle) -> None:
+        self.bundles.append(bundle.copy())
+        super().collect(bundle)
+
+
+def visits(*times: Any) -> Bundle:
+    shape = field_shape(Visit, ("user", "at"))
+    assert shape is not None
+    users = [f"user {number}" for number, _ in enumerate(times)]
+    return Bundle.of_fields(RecordFields([users, list(times)], len(times), None, shape))
+
+
+def opened_apart(operator: Operator) -> Apart:
+    line = Apart()
+    operator.set_up(line)
+    operator.open(HandClock().context())
+    return line
+
+
+def test_records_that_are_taken_apart_get_their_times_from_a_field() -> None:
+    operator = TimestampsOperator(bounded(assigner=TimeOfVisit()))
+    line = opened_apart(operator)
+    bundle = visits(5, 9, 7)
+    assert bundle.fields is not None
+    assert operator.takes_fields(bundle.fields.shape, 2)
+    operator.process(bundle, 0)
+    (sent,) = line.bundles
+    assert sent.fields is not None and sent.timestamps == [5, 9, 7]
+    assert sent.records == visits(5, 9, 7).records
+    assert sent.timestamps is not sent.records
+    with pytest.raises(TypeError, match="returned 'noon'"):
+        operator.process(visits(5, "noon"), 0)
+    operator.process(visits(3.5), 0)
+    assert line.bundles[-1].timestamps == [3]
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        custom(ScriptedGenerator, assigner=TimeOfVisit()),
+        bounded(assigner=lambda visit, before: visit.at + 1),
+        bounded(assigner=lambda visit, before: visit.day),
+        bounded(assigner=lambda visit, before: before),
+    ],
+)
+def test_where_times_are_computed_or_generators_look_records_are_wanted(plan: TimePlan) -> None:
+    operator = TimestampsOperator(plan)
+    opened_apart(operator)
+    bundle = visits(5)
+    assert bundle.fields is not None
+    assert not operator.takes_fields(bundle.fields.shape, 2)
+
+
+def test_an_operator_without_strategy_passes_fields_on() -> None:
+    bundle = visits(5)
+    assert bundle.fields is not None
+    for operator in (TimedOperator(), TimestampsOperator(bounded(assigner=None))):
+        line = opened_apart(operator)
+        assert operator.takes_fields(bundle.fields.shape, 2)
+        assert not operator.takes_fields(TUPLES, 2)
+        operator.process(bundle.copy(), 0)
+        assert line.bundles[0].fields is not None

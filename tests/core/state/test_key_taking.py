@@ -30,9 +30,22 @@ def with_type(row: dict[str, Any]) -> Any:
     return key
 
 
+def returns_another(pair: Any) -> Any:
+    key = pair[0]  # noqa: F841
+    return pair
+
+
 class Selector:
+    name = "a"
+
     def __call__(self, pair: Any) -> Any:
         return pair[0]
+
+    def get_key(self, pair: Any) -> Any:
+        return pair[0]
+
+    def other(self, pair: Any) -> Any:
+        return self.name
 
 
 SIMPLE: list[tuple[Callable[[Any], Any], list[Any]]] = [
@@ -41,6 +54,8 @@ SIMPLE: list[tuple[Callable[[Any], Any], list[Any]]] = [
     (lambda row: row["user"], [{"user": 1}, {"user": 2}]),
     (lambda event: event.user, [Event("a"), Event("b")]),
     (first_of, [("a", 1)]),
+    (with_type, [{"user": 1}]),
+    (Selector().get_key, [("a", 1)]),
     (lambda pair: pair[1:], [(1, 2, 3)]),
 ]
 OTHERS: list[tuple[Callable[[Any], Any], list[Any]]] = [
@@ -52,7 +67,8 @@ OTHERS: list[tuple[Callable[[Any], Any], list[Any]]] = [
     (lambda event: event.user.upper(), [Event("a")]),
     (lambda pair: "ab"[pair], [0, 1]),
     (lambda pair: [pair][0], [5]),
-    (with_type, [{"user": 1}]),
+    (returns_another, [("a", 1)]),
+    (Selector().other, [("a", 1)]),
     (Selector(), [("a", 1)]),
     (itemgetter(0), [("a", 1)]),
 ]

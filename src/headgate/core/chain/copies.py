@@ -16,13 +16,21 @@ from typing import Final, TypeAlias
 
 from headgate.base.elements import PickleSerializer, Record, Serializer
 from headgate.base.errors import RecordUncopyable
-from headgate.base.fields import Place, RecordFields, Same
+from headgate.base.fields import TUPLES, FieldShape, RecordFields, Same
 from headgate.base.values import ATOMS, own_result
 from headgate.base.values import are_immutable as are_immutable
 from headgate.base.values import own as own
 from headgate.base.values import own_all as own_all
 from headgate.core.inlining.definitions import Definition
-from headgate.core.inlining.loops import Loop, body_of, each_loop, map_loop, parting_loop
+from headgate.core.inlining.loops import (
+    Loop,
+    PartingLoop,
+    body_of,
+    each_loop,
+    map_loop,
+    parting_loop,
+)
+from headgate.core.inlining.made_records import RecordMakers
 
 
 def is_pure(function: object) -> bool:
@@ -95,10 +103,6 @@ _CARRYING: Final = frozenset(
 _IDLE: Final = ("RESUME", "NOP")
 
 
-PartingLoop: TypeAlias = tuple[Loop, list[Same | None]]
-"""A loop that fills lists with items, and what is the same in all tuples, by place."""
-
-
 class Emission:
     """Calls a user's function for each record of a bundle and makes the results the receiver's own.
 
@@ -121,23 +125,28 @@ class Emission:
         self._is_free = free or only_carries(call)
         self._keeps_nothing = free or is_pure(call)
         self._carried = carried_places(call)
+        self._makers: RecordMakers | None = None
         self._parting: PartingLoop | None = None
         self._free_parting: PartingLoop | None = None
 
-    def inline(self, definitions: Iterable[Definition], apart: bool = False) -> None:
-        """Write the function into the loops, if one of these is its definition and short enough.
-
-        ``apart``: ``fields`` will be asked for.
-        """
+    def inline(self, definitions: Iterable[Definition]) -> None:
+        """Write the function into the loops, if one of these is its definition and short enough."""
         body = body_of(self._call, 1, definitions)
         if body is None:
             return
+        self._makers = makers = RecordMakers(body.function)
         self._loop = map_loop(self._call, body)
-        self._own_loop = each_loop(self._call, body, LOOKS)
-        if apart and self._carried is None:
-            self._parting = parting_loop(self._call, body, LOOKS, by_value=True)
+        self._own_loop = each_loop(self._call, body, makers, LOOKS)
+        if self._carried is None:
+            self._parting = parting_loop(self._call, body, makers, LOOKS, by_value=True)
             if self._keeps_nothing:
-                self._free_parting = parting_loop(self._call, body, LOOKS, by_value=False)
+                self._free_parting = parting_loop(self._call, body, makers, LOOKS, by_value=False)
+
+    def made_shape(self) -> tuple[FieldShape, int] | None:
+        """What ``fields`` gives, and how many fields that has; None: nothing."""
+        if self._carried is not None:
+            return TUPLES, len(self._carried)
+        return None if self._parting is None else (self._parting.shape, len(self._parting.same))
 
     def passes_as_is(self, records: list[Record]) -> bool:
         """Whether the function may see these records and they still need no copy to be sent on."""
@@ -145,6 +154,7 @@ class Emission:
 
     def results(self, records: Iterable[Record]) -> list[Record]:
         call, atoms, references = self._call, ATOMS, sys.getrefcount
+        self._check_makers()
         if self._is_free or (self._keeps_nothing and _are_atoms(records)):
             if self._loop is not None:
                 return self._loop(records)  # type: ignore[no-any-return]
@@ -167,18 +177,19 @@ class Emission:
 
     def fields(self, records: list[Record]) -> RecordFields | None:
         """The results, taken apart; None: they have to be asked for as they are."""
+        self._check_makers()
         if self._carried is not None:
             carried = [list(records) if place is None else place for place in self._carried]
             return RecordFields(carried, len(records))
         parting = self._parting
         if self._free_parting is not None and (self._is_free or _are_atoms(records)):
             parting = self._free_parting
-        if parting is None:
-            return None
-        loop, same = parting
-        places: list[Place] = [[] if place is None else place for place in same]
-        loop(records, *(place for place in places if type(place) is list))
-        return RecordFields(places, len(records))
+        return None if parting is None else parting.fields(records)
+
+    def _check_makers(self) -> None:
+        """A class that the function makes records of may be another one now: then call it."""
+        if self._makers is not None and not self._makers.hold():
+            self._makers = self._own_loop = self._parting = self._free_parting = None
 
     def each(self, records: list[Record]) -> Callable[[Iterator[Record]], Iterator[Record]]:
         """What yields the same results one by one, for a bundle of these records."""

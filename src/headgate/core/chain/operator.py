@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.base.elements import Bundle, Key, LatencyMarker, Record, StreamStatus, Watermark
+from headgate.base.fields import FieldShape
 from headgate.base.figures import AsyncFigures, BatchFigures
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorSnapshot
@@ -79,6 +80,10 @@ class Operator:
     def process(self, bundle: Bundle, number: int) -> None:
         """Records of input ``number``; the bundle belongs to others too and must not be changed."""
         raise NotImplementedError
+
+    def takes_fields(self, shape: FieldShape, count: int) -> bool:
+        """Whether it is of use to take records with so many fields apart for this operator."""
+        return False
 
     def selection(self) -> Collection[int] | None:
         """Which inputs to read next; None: any. Asked before every element."""

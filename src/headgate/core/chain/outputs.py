@@ -19,6 +19,7 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.base.errors import raise_user_error
+from headgate.base.fields import FieldShape
 from headgate.core.chain.copies import Copier
 from headgate.core.chain.operator import Operator, Output
 from headgate.core.chain.record_failures import FailureStreak, attempt, without
@@ -65,6 +66,10 @@ class ChainedOutput:
         self._number = number
         self._tag = tag
 
+    def takes_fields(self, shape: FieldShape, count: int) -> bool:
+        """Whether the operator uses records that are taken apart as they are."""
+        return self._tag is None and self._operator.takes_fields(shape, count)
+
     def collect(self, bundle: Bundle) -> None:
         if self._tag is None:
             self._hand_on(bundle)
@@ -100,6 +105,9 @@ class RecordCopyingOutput(ChainedOutput):
         super().__init__(operator, name, number, tag)
         self._copier = Copier(name)
 
+    def takes_fields(self, shape: FieldShape, count: int) -> bool:
+        return False
+
     def _hand_on(self, bundle: Bundle) -> None:
         copied = self._copier.copy(bundle.records)
         if copied is not bundle.records:
@@ -130,10 +138,9 @@ class NetworkOutput:
         self._markers = 0
         self._staged: Bundle | None = None
 
-    @property
-    def takes_fields(self) -> bool:
-        """Whether tuples that are taken apart stay so."""
-        return self._tag is None and self._writer.takes_fields
+    def takes_fields(self, shape: FieldShape, count: int) -> bool:
+        """Whether records with so many fields stay apart."""
+        return self._tag is None and self._writer.takes_fields(shape, count)
 
     def collect(self, bundle: Bundle) -> None:
         if self._tag is None:
@@ -304,9 +311,10 @@ def choose_output(
     return BundleCopyingBroadcastingOutput(inner) if object_reuse else BroadcastingOutput(inner)
 
 
-def takes_fields(output: Output) -> bool:
-    """Whether it is of use to take tuples apart for this output; others ask for records."""
-    return getattr(output, "takes_fields", False)
+def takes_fields(output: Output, shape: FieldShape, count: int) -> bool:
+    """Whether it is of use to take such records apart for this output; others ask for records."""
+    takes: Callable[[FieldShape, int], bool] | None = getattr(output, "takes_fields", None)
+    return takes is not None and takes(shape, count)
 
 
 def select(bundle: Bundle, chosen: Sequence[bool]) -> Bundle:
@@ -325,9 +333,8 @@ class CountingOutput:
         self.records_out = 0
         self._inner = inner
 
-    @property
-    def takes_fields(self) -> bool:
-        return takes_fields(self._inner)
+    def takes_fields(self, shape: FieldShape, count: int) -> bool:
+        return takes_fields(self._inner, shape, count)
 
     @property
     def watermark_ms(self) -> int:

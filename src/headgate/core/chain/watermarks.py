@@ -20,9 +20,11 @@ from headgate.base.elements import (
     StreamStatus,
     Watermark,
 )
+from headgate.base.fields import FieldShape
 from headgate.core.chain.operator import Output
 from headgate.core.chain.record_failures import FailureStreak, attempt, bundle_without, without
 from headgate.core.chain.user_function import UserFunction
+from headgate.core.state.key_taking import part_of
 from headgate.functions.context import RuntimeContext
 from headgate.functions.watermarks import AlignmentGroup, WatermarkOutput, WatermarkStrategy
 
@@ -252,14 +254,28 @@ class Stamper:
         self._extract = (
             None if assigner is None else UserFunction(assigner, "extract_timestamp").call
         )
+        self._part = part_of(self._extract, parameters=2)
+
+    def takes_fields(self, shape: FieldShape, count: int) -> bool:
+        """Whether the times of records with so many fields are among these."""
+        return self._extract is None or self._time_place(shape, count) is not None
+
+    def _time_place(self, shape: FieldShape, count: int) -> int | None:
+        part = self._part
+        return None if part is None else shape.place(part.name, part.is_attribute, count)
 
     def stamped(self, bundle: Bundle, streak: FailureStreak | None = None) -> Bundle:
         """The same records with their times; ``streak`` takes those that get none."""
-        extract = self._extract
+        extract, fields = self._extract, bundle.fields
         if extract is None:
             return bundle
         if streak is not None:
             return self._stamped_on(bundle, extract, streak)
+        at = None if fields is None else self._time_place(fields.shape, len(fields.places))
+        if fields is not None and at is not None:
+            items = fields.places[at]
+            times = list(items) if type(items) is list else [items[0]] * fields.count
+            return Bundle.of_fields(fields, _checked(times))
         records, before = bundle.records, bundle.timestamps
         if before is None:
             times = [extract(record, MIN_WATERMARK_MS) for record in records]

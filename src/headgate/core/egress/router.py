@@ -168,8 +168,6 @@ class KeyGroupPartitioner(_PerRecord):
         self._key_of = key_of
         self._take_keys = key_taker(key_of)
         self._part = part_of(key_of)
-        is_place = self._part is not None and type(self._part.name) is int
-        self._place: int | None = self._part.name if self._part and is_place else None
         self._reader = reader
         self._reader_takes_all = reader_takes_all
         self._max_parallelism = max_parallelism
@@ -193,10 +191,9 @@ class KeyGroupPartitioner(_PerRecord):
                 return [(channel, lane, None) for channel, lane in enumerate(lanes) if lane]
         return split_by(self._picks(records), self.channels, records, timestamps)
 
-    @property
-    def takes_fields(self) -> bool:
-        """Whether tuples may stay apart, because the key is one of their items."""
-        return self._place is not None
+    def takes_fields(self, shape: FieldShape, count: int) -> bool:
+        """Whether records may stay apart, because the key is one of their fields."""
+        return self._key_place(shape, count) is not None
 
     def split_fields(self, fields: RecordFields, times: Times) -> BundleSplit | None:
         """The same for records that are taken apart; None: ``split`` has to look at them."""

@@ -24,6 +24,7 @@ from headgate.base.elements import (
 )
 from headgate.base.errors import FlushFailed, SettingsInvalid
 from headgate.base.events import CheckpointBarrier, Event
+from headgate.base.fields import FieldShape
 from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer
 from headgate.core.egress.partition import Partition
 from headgate.core.egress.router import KeyGroupPartitioner, Router, split_bundle
@@ -89,7 +90,7 @@ BUNDLE_MAX_BYTES: Final = 256 * BUNDLE_BYTES
 
 
 PUT_TOGETHER: Final = 16
-"""After so many bundles of tuples that had to be put together, they need not be taken apart."""
+"""After so many bundles of tuples that only pickle could write, they need not be taken apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +156,12 @@ class RecordWriter:
         """Whether records go by their keys."""
         return isinstance(self._router, KeyGroupPartitioner)
 
-    @property
-    def takes_fields(self) -> bool:
-        """Whether tuples that are taken apart travel so; otherwise they are put together here."""
+    def takes_fields(self, shape: FieldShape, count: int) -> bool:
+        """Whether records with so many fields travel apart; otherwise they are made here."""
         router = self._router
         if type(self._serializer) is not PickleSerializer or self._put_together >= PUT_TOGETHER:
             return False
-        return isinstance(router, KeyGroupPartitioner) and router.takes_fields
+        return isinstance(router, KeyGroupPartitioner) and router.takes_fields(shape, count)
 
     def available(self) -> bool:
         """Whether the partition may be written; while not, the task takes no input."""

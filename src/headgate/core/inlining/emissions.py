@@ -1,16 +1,14 @@
 """What stands in a loop in the place of ``return`` and ``yield``, as statements.
 
 Emission is by value: a value is looked at before the next statement runs. Law: a value is sent
-without a call only if its kind, or the kinds of both parts of a pair, or of everything in the tuple
-that is made here, are those that a look has found immutable at the same place before.
+without a call only if its kind, or the kinds of both parts of a pair, or of everything in the
+record that is made here, are those that a look has found immutable at the same place before.
 """
 
 import ast
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final, TypeGuard
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-KINDS: Final = 8
-"""Tuples with more items are looked at by a call."""
+from headgate.core.inlining.made_records import MadeRecord, RecordMakers
 
 
 def statements_of(text: str, **parts: ast.expr) -> list[ast.stmt]:
@@ -33,6 +31,7 @@ class Sending:
 
     def __init__(
         self,
+        makers: RecordMakers,
         by_value: bool = True,
         variables: Collection[str] = (),
         record: str | None = None,
@@ -44,6 +43,7 @@ class Sending:
         """
         self.kinds: list[str] = []
         """Variables with what was immutable, None at first."""
+        self._makers = makers
         self._by_value = by_value
         self._variables = variables
         self._record = record
@@ -68,8 +68,9 @@ class Sending:
     def _sent(self, value: ast.expr) -> list[ast.stmt]:
         if not self._by_value:
             return statements_of("_hg_send(_hg_VALUE)", VALUE=value)
-        if _is_short_tuple(value):
-            return self._tuple_sent(value.elts)
+        made = self._makers.made(value)
+        if made is not None:
+            return self._made_sent(made)
         return [*statements_of("_hg_value = _hg_VALUE", VALUE=value), *self._looked_at()]
 
     def _looked_at(self, holders: str = "") -> list[ast.stmt]:
@@ -88,16 +89,16 @@ class Sending:
             f"_hg_look(_hg_send, _hg_references(_hg_value){holders}, _hg_value)"
         )
 
-    def _tuple_sent(self, items: Sequence[ast.expr]) -> list[ast.stmt]:
-        """A tuple that is made here: only what it holds can be changed."""
-        names = [f"_hg_item{index}" for index in range(len(items))]
+    def _made_sent(self, made: MadeRecord) -> list[ast.stmt]:
+        """A record that is made here: only what it holds can be changed."""
+        names = {place: f"_hg_item{place}" for place in made.items}
         statements: list[ast.stmt] = []
         kinds: dict[str, str] = {}
-        for name, item in zip(names, items, strict=True):
-            statements += statements_of(f"{name} = _hg_VALUE", VALUE=item)
+        for place, item in made.items.items():
+            statements += statements_of(f"{names[place]} = _hg_VALUE", VALUE=item)
             if not _is_immutable(item):
-                kinds[name] = self._new_kind()
-        statements += self._made(f"({', '.join(names)},)")
+                kinds[names[place]] = self._new_kind()
+        statements += statements_of(self._keeping, VALUE=made.made_of(names))
         if not kinds:
             return [*statements, *statements_of("_hg_send(_hg_value)")]
         test = " and ".join(f"_hg_type({name}) is {kind}" for name, kind in kinds.items())
@@ -112,8 +113,7 @@ class Sending:
             ),
         ]
 
-    def _made(self, text: str) -> list[ast.stmt]:
-        return statements_of(f"_hg_value = {text}")
+    _keeping = "_hg_value = _hg_VALUE"
 
     def _new_kind(self) -> str:
         self.kinds.append(f"_hg_kind{len(self.kinds)}")
@@ -124,8 +124,8 @@ class Folding(Sending):
     """Results are kept for their key before they are sent."""
 
     def _sent(self, value: ast.expr) -> list[ast.stmt]:
-        if self._by_value and _is_short_tuple(value):
-            return super()._sent(value)
+        if self._by_value and isinstance(value, ast.Tuple) and self._makers.made(value):
+            return super()._sent(value)  # it is kept and sent, and nobody can change it
         kept = statements_of(
             "_hg_result = _hg_VALUE\n"
             "_hg_values[_hg_key] = _hg_none if _hg_result is None else _hg_result",
@@ -133,24 +133,24 @@ class Folding(Sending):
         )
         return [*kept, *super()._sent(ast.Name("_hg_result", ast.Load()))]
 
-    def _made(self, text: str) -> list[ast.stmt]:
-        return statements_of(f"_hg_values[_hg_key] = _hg_value = {text}")
+    _keeping = "_hg_values[_hg_key] = _hg_value = _hg_VALUE"
 
 
 class Parting(Sending):
-    """The items of tuples that are made at ``return`` go to lists of their own."""
+    """The fields of records that are made at ``return`` go to lists of their own."""
 
-    def __init__(self, places: Sequence[int], by_value: bool) -> None:
+    def __init__(self, makers: RecordMakers, places: Sequence[int], by_value: bool) -> None:
         """``places``: those that have lists."""
-        super().__init__(by_value)
+        super().__init__(makers, by_value)
         self._places = places
 
     def returned(self, value: ast.expr | None) -> list[ast.stmt]:
-        assert isinstance(value, ast.Tuple), "only tuples are taken apart"
-        names = {place: f"_hg_item{place}" for place in self._places}
+        made = self._makers.made(value)
+        assert made is not None, "only records that are made here are taken apart"
+        names = {place: f"_hg_item{place}" for place in made.items if place in self._places}
         statements: list[ast.stmt] = []
         for place, name in names.items():
-            statements += statements_of(f"{name} = _hg_VALUE", VALUE=value.elts[place])
+            statements += statements_of(f"{name} = _hg_VALUE", VALUE=made.items[place])
         added = [f"{list_name(place)}.append({name})" for place, name in names.items()]
         if not self._by_value:
             return [*statements, *statements_of("\n".join(added)), ast.Continue()]
@@ -169,17 +169,23 @@ def list_name(place: int) -> str:
     return f"_hg_list{place}"
 
 
-def tuple_places(returned: Sequence[ast.expr | None]) -> list[ast.Constant | None] | None:
-    """What all tuples have in their places, None where they have items of their own.
+def common_places(records: Iterable[MadeRecord | None]) -> list[ast.Constant | None] | None:
+    """What all records have in their places, None where they have items of their own.
 
-    None in all: what is returned are not tuples of one length with items of their own.
+    None in all: they have no common shape, or no items of their own.
     """
-    tuples = [value for value in returned if value is not None and _is_short_tuple(value)]
-    if len(tuples) != len(returned) or len({len(value.elts) for value in tuples}) != 1:
+    found = list(records)
+    made = [record for record in found if record is not None]
+    if not made or len(made) != len(found):
+        return None
+    first = made[0]
+    if any(
+        record.shape != first.shape or record.items.keys() != first.items.keys() for record in made
+    ):
         return None
     places = [
-        item if len(tuples) == 1 and isinstance(item, ast.Constant) else None
-        for item in tuples[0].elts
+        item if len(made) == 1 and isinstance(item, ast.Constant) else None
+        for _, item in sorted(first.items.items(), key=lambda entry: entry[0])
     ]
     return places if None in places else None
 
@@ -196,8 +202,8 @@ class ScalarFolding(Sending):
 class Yielding(Sending):
     """What is yielded is sent, with its record's time; ``return`` goes on to the next record."""
 
-    def __init__(self, by_value: bool, timed: bool) -> None:
-        super().__init__(by_value)
+    def __init__(self, makers: RecordMakers, by_value: bool, timed: bool) -> None:
+        super().__init__(makers, by_value)
         self._timed = timed
 
     def returned(self, value: ast.expr | None) -> list[ast.stmt]:
@@ -248,14 +254,6 @@ def _is_immutable(item: ast.expr) -> bool:
     """A text of several parts is a new one; that of one part is whatever ``__format__`` returns."""
     return isinstance(item, ast.Constant) or (
         isinstance(item, ast.JoinedStr) and len(item.values) > 1
-    )
-
-
-def _is_short_tuple(value: ast.expr) -> TypeGuard[ast.Tuple]:
-    return (
-        isinstance(value, ast.Tuple)
-        and 0 < len(value.elts) <= KINDS
-        and not any(isinstance(item, ast.Starred) for item in value.elts)
     )
 
 

@@ -11,11 +11,12 @@ import ast
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
 from typing import Final, TypeAlias
 
 from headgate.base.elements import Record
-from headgate.base.fields import TUPLES, Same
+from headgate.base.fields import TUPLES, FieldShape, Place, RecordFields, Same
 from headgate.core.inlining.apart import ApartLoop, item_name, names_of
 from headgate.core.inlining.bodies import (
     PREFIX,
@@ -39,10 +40,11 @@ from headgate.core.inlining.emissions import (
     ScalarFolding,
     Sending,
     Yielding,
+    common_places,
     list_name,
     statements_of,
-    tuple_places,
 )
+from headgate.core.inlining.made_records import RecordMakers
 from headgate.core.inlining.scalars import makes_scalar_tuples
 from headgate.core.inlining.state_calls import StateCalls
 from headgate.core.state.key_taking import RecordPart
@@ -133,7 +135,9 @@ def filter_loop(call: object, body: InlineBody) -> Loop | None:
     return _comprehension(_FILTER, call, body)
 
 
-def each_loop(call: object, body: InlineBody, given: dict[str, object]) -> Loop | None:
+def each_loop(
+    call: object, body: InlineBody, makers: RecordMakers, given: dict[str, object]
+) -> Loop | None:
     """``loop(records, send)`` sends each result, or lets ``look`` or ``look_items`` send it.
 
     ``records`` is a list that nobody else has. ``given`` are these two: each is called with
@@ -144,34 +148,57 @@ def each_loop(call: object, body: InlineBody, given: dict[str, object]) -> Loop 
         return None
     maker = _LoopMaker(call, body, ("RECORD",))
     stored, record = stored_names(body.statements), body.parameters[-1]
-    emission = Sending(variables=stored, record=None if record in stored else record)
+    emission = Sending(makers, variables=stored, record=None if record in stored else record)
     return maker.make(_EACH, emission, given, ("records", "send"))
 
 
-def parting_loop(
-    call: object, body: InlineBody, given: dict[str, object], *, by_value: bool
-) -> tuple[Loop, list[Same | None]] | None:
-    """``loop(records, list of each place …)`` adds the items of the tuples that are returned.
+@dataclass(frozen=True, slots=True)
+class PartingLoop:
+    """Takes apart the records that a function makes."""
 
-    With the places: what is the same in all tuples, or None for a list. ``given``: ``look_parts``,
-    which is called with the lists and the items, adds to the lists what is to be added in their
-    place, and returns the kinds that need no further look.
+    run: Loop
+    """``run(records, list of each place …)`` adds to the lists."""
+    shape: FieldShape
+    same: list[Same | None]
+    """What is the same in all records, by place, or None for a list."""
+
+    def fields(self, records: list[Record]) -> RecordFields:
+        """What the function makes of these."""
+        places: list[Place] = [[] if place is None else place for place in self.same]
+        self.run(records, *(place for place in places if type(place) is list))
+        return RecordFields(places, len(records), None, self.shape)
+
+
+def parting_loop(
+    call: object,
+    body: InlineBody,
+    makers: RecordMakers,
+    given: dict[str, object],
+    *,
+    by_value: bool,
+) -> PartingLoop | None:
+    """None: what is returned is not made in one shape where it is returned.
+
+    ``given``: ``look_parts``, which is called with the lists and the items, adds to the lists what
+    is to be added in their place, and returns the kinds that need no further look.
     """
     parts = [part for statement in body.statements for part in ast.walk(statement)]
-    places = tuple_places([part.value for part in parts if isinstance(part, ast.Return)])
-    if body.yields or places is None or not always_leaves(body.statements):
+    made = [makers.made(part.value) for part in parts if isinstance(part, ast.Return)]
+    places = common_places(made)
+    if body.yields or places is None or made[0] is None or not always_leaves(body.statements):
         return None
     listed = [number for number, place in enumerate(places) if place is None]
     taken = ("records", *(list_name(place).removeprefix(PREFIX) for place in listed))
     maker = _LoopMaker(call, body, ("RECORD",))
-    loop = maker.make(_EACH, Parting(listed, by_value), given, taken)
+    loop = maker.make(_EACH, Parting(makers, listed, by_value), given, taken)
     same = [None if place is None else Same(place.value) for place in places]
-    return None if loop is None else (loop, same)
+    return None if loop is None else PartingLoop(loop, made[0].shape, same)
 
 
 def reduce_loop(
     call: object,
     body: InlineBody,
+    makers: RecordMakers,
     given: dict[str, object],
     *,
     by_value: bool,
@@ -188,15 +215,17 @@ def reduce_loop(
     if body.yields:
         return None
     if apart is not None:
-        return _apart_reduce(call, apart, _REDUCE, Folding(by_value), given, "send")
+        return _apart_reduce(call, apart, _REDUCE, Folding(makers, by_value), given, "send")
     maker = _LoopMaker(call, body, ("BEFORE", "RECORD"))
     lists = {"RECORD": "records"} | ({"key": "keys"} if part is None else {})
     lines = [_head(lists), *_key_lines(part), _REDUCE]
     taken = (*lists.values(), "values", "begin", "find", "send")
-    return maker.make("\n".join(lines), Folding(by_value), given | _constant(part), taken)
+    return maker.make("\n".join(lines), Folding(makers, by_value), given | _constant(part), taken)
 
 
-def reduce_scalars_loop(call: object, apart: ApartLoop, given: dict[str, object]) -> Loop | None:
+def reduce_scalars_loop(
+    call: object, apart: ApartLoop, makers: RecordMakers, given: dict[str, object]
+) -> Loop | None:
     """``loop(records, values, begin, find, sent)`` for records and results of scalars alone.
 
     ``sent`` is the list that results are added to. None: results might be something else.
@@ -208,7 +237,7 @@ def reduce_scalars_loop(call: object, apart: ApartLoop, given: dict[str, object]
     items = map(item_name, range(len(apart.form.has_list)))
     if body.yields or not makes_scalar_tuples(body, tuples, list(items)):
         return None
-    return _apart_reduce(call, apart, _REDUCE_SCALARS, ScalarFolding(), given, "sent")
+    return _apart_reduce(call, apart, _REDUCE_SCALARS, ScalarFolding(makers), given, "sent")
 
 
 def _apart_reduce(
@@ -230,6 +259,7 @@ def _apart_reduce(
 def process_loop(
     call: object,
     body: InlineBody,
+    makers: RecordMakers,
     given: dict[str, object],
     *,
     by_value: bool,
@@ -264,7 +294,7 @@ def process_loop(
     maker = _LoopMaker(call, body, ("RECORD", "CONTEXT"), states)
     taken = (*lists.values(), *same, "sent")
     constants = given | _constant(part)
-    return maker.make("\n".join(lines), Yielding(by_value, timed), constants, taken)
+    return maker.make("\n".join(lines), Yielding(makers, by_value, timed), constants, taken)
 
 
 def _head(lists: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from headgate.base.elements import Bundle, Key, Record
+from headgate.base.fields import FieldShape
 from headgate.base.values import own, own_result
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import Emission
@@ -97,13 +98,13 @@ class MapOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._takes_apart = False
+        self._made: tuple[FieldShape, int] | None = None
         if self._key_of is None and self.failures is None:
-            self._takes_apart = takes_fields(self.output)
-            self._emission.inline(context.definitions, self._takes_apart)
+            self._emission.inline(context.definitions)
+            self._made = self._emission.made_shape()
 
     def process(self, bundle: Bundle, number: int) -> None:
-        if self._takes_apart and takes_fields(self.output):
+        if self._made is not None and takes_fields(self.output, *self._made):
             fields = self._emission.fields(bundle.records)
             if fields is not None:
                 self.output.collect(Bundle.of_fields(fields, bundle.timestamps))

@@ -15,6 +15,7 @@ from headgate.core.chain.keyed_context import KeySelection
 from headgate.core.inlining.apart import ApartLoop, ApartLoops, FieldForm, apart_loop
 from headgate.core.inlining.bodies import InlineBody
 from headgate.core.inlining.loops import Loop, body_of, process_loop
+from headgate.core.inlining.made_records import RecordMakers
 from headgate.core.inlining.state_calls import state_calls
 from headgate.core.state.cursor import Cursor
 from headgate.core.state.memory_states import PlainValue
@@ -35,6 +36,7 @@ class ProcessLoops:
     ) -> None:
         self._call = call
         self._body = body
+        self._makers = RecordMakers(body.function)
         self._collector = collector
         self._context = context
         self._is_keyed = cursor is not None
@@ -53,6 +55,8 @@ class ProcessLoops:
 
     def run(self, bundle: Bundle) -> bool:
         """Process a bundle; False: it has to be processed by calls."""
+        if not self._makers.hold():
+            return False
         times, fields = bundle.timestamps, bundle.fields
         entries = self._entries()
         kind = times is not None, entries is not None
@@ -124,6 +128,7 @@ class ProcessLoops:
         return process_loop(
             self._call,
             self._body,
+            self._makers,
             self._given,
             by_value=self._collector.copies,
             keyed=self._is_keyed,

@@ -21,6 +21,7 @@ from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunct
 from headgate.core.inlining.apart import ApartLoop, ApartLoops, FieldForm, apart_loop
 from headgate.core.inlining.bodies import InlineBody
 from headgate.core.inlining.loops import Loop, body_of, reduce_loop, reduce_scalars_loop
+from headgate.core.inlining.made_records import RecordMakers
 from headgate.core.inlining.scalars import are_scalar_tuples
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import Cursor, seen
@@ -85,6 +86,7 @@ class ReduceOperator(StatefulOperator):
         self._looks_left = LOOKS_AT_RESULTS
         body = body_of(self._call, 2, context.definitions)
         if body is not None:
+            self._makers = RecordMakers(body.function)
             self._loop = self._made_loop(body)
             self._apart = ApartLoops(partial(self._made_apart, body))
 
@@ -98,7 +100,7 @@ class ReduceOperator(StatefulOperator):
         fold = self._fold if free else self._fold_by_value
         results: list[Record] = []
         times = bundle.timestamps
-        if self._loop is not None and self._streak is None:
+        if self._loop is not None and self._streak is None and self._makers.hold():
             self._run_loop(self._loop, bundle, results)
         elif self._streak is None:
             fold(zip(self._take_keys(bundle.records), bundle.records, strict=True), results)
@@ -182,7 +184,13 @@ class ReduceOperator(StatefulOperator):
     def _made_loop(self, body: InlineBody, apart: ApartLoop | None = None) -> Loop | None:
         by_value = not (self._batch or self.reuses_objects)
         return reduce_loop(
-            self._call, body, self._given, by_value=by_value, part=self._part, apart=apart
+            self._call,
+            body,
+            self._makers,
+            self._given,
+            by_value=by_value,
+            part=self._part,
+            apart=apart,
         )
 
     def _made_apart(self, body: InlineBody, form: FieldForm) -> FoldsApart | None:
@@ -190,7 +198,9 @@ class ReduceOperator(StatefulOperator):
         loop = None if apart is None else self._made_loop(body, apart)
         if apart is None or loop is None:
             return None
-        return FoldsApart(apart, loop, reduce_scalars_loop(self._call, apart, self._given))
+        return FoldsApart(
+            apart, loop, reduce_scalars_loop(self._call, apart, self._makers, self._given)
+        )
 
     def _run_loop(self, loop: Loop, bundle: Bundle, results: list[Record]) -> None:
         """The same by a loop with the function in it."""

@@ -6,10 +6,13 @@ the end of the input, or a failure, no timer does anything.
 """
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, StreamStatus, Watermark
+from headgate.base.fields import FieldShape
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
+from headgate.core.chain.outputs import takes_fields
 from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.watermarks import (
+    CustomWatermarks,
     Marking,
     Stamper,
     TimedOutput,
@@ -22,6 +25,9 @@ class TimedOperator(Operator):
 
     def process(self, bundle: Bundle, number: int) -> None:
         self.output.collect(bundle)
+
+    def takes_fields(self, shape: FieldShape, count: int) -> bool:
+        return takes_fields(self.output, shape, count)
 
 
 class TimestampsOperator(Operator):
@@ -48,10 +54,15 @@ class TimestampsOperator(Operator):
 
     def process(self, bundle: Bundle, number: int) -> None:
         stamped = self._stamper.stamped(bundle, self._streak)
-        if stamped.records:
+        if len(stamped):
             self._marking.passed(stamped, self._target)
         if self._plan.idle_ms is not None:
             self._noticed()
+
+    def takes_fields(self, shape: FieldShape, count: int) -> bool:
+        is_own = self._streak is None and type(self._marking) is not CustomWatermarks
+        takes_times = is_own and self._stamper.takes_fields(shape, count)
+        return takes_times and takes_fields(self.output, shape, count)
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         if watermark.timestamp_ms == MAX_WATERMARK_MS:

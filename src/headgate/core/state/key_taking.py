@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
-from types import FunctionType
-from typing import TypeAlias
+from types import FunctionType, MethodType
+from typing import Final, TypeAlias
 
 from headgate.base.elements import Key, Record
 
@@ -53,21 +53,47 @@ class RecordPart:
         return attrgetter(self.name) if self.is_attribute else itemgetter(self.name)
 
 
-def part_of(function: object) -> RecordPart | None:
-    """The part of its argument that a function returns, if it does nothing else.
+def part_of(function: object, parameters: int = 1) -> RecordPart | None:
+    """The part of its first argument that a function returns, if it does nothing else.
 
-    ``lambda pair: pair[0]``, for instance, or one that returns ``row["user"]`` or ``event.user``.
+    ``lambda pair: pair[0]``, for instance, or one that returns ``row["user"]`` or ``event.user``,
+    perhaps by way of a variable. ``parameters``: so many it takes; the others it does not use.
     """
+    bound = 0
+    if isinstance(function, MethodType):
+        function, bound = function.__func__, 1
     if not isinstance(function, FunctionType):
         return None
-    code = function.__code__
-    if code.co_argcount != 1 or code.co_kwonlyargcount or len(code.co_varnames) != 1:
+    code, count = function.__code__, parameters + bound
+    if code.co_argcount != count or code.co_kwonlyargcount or code.co_flags & _HAS_MORE:
         return None
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("RESUME", "NOP")]
-    match [step.opname for step in steps]:
-        case ["LOAD_FAST", "LOAD_CONST", "BINARY_SUBSCR", "RETURN_VALUE"]:
+    names = [step.opname for step in steps]
+    taken = 3 if names[1:2] == ["LOAD_CONST"] else 2
+    if steps[0].argval != code.co_varnames[bound] or not _returns(steps[taken:]):
+        return None
+    match names[:taken]:
+        case ["LOAD_FAST", "LOAD_CONST", "BINARY_SUBSCR"]:
             return RecordPart(steps[1].argval, False)
-        case ["LOAD_FAST", "LOAD_ATTR", "RETURN_VALUE"]:
+        case ["LOAD_FAST", "LOAD_ATTR"]:
             return RecordPart(steps[1].argval, True)
         case _:
             return None
+
+
+def _returns(steps: list[dis.Instruction]) -> bool:
+    """Whether all that is done with a value is to return it, perhaps by way of a variable."""
+    match [step.opname for step in steps]:
+        case ["RETURN_VALUE"]:
+            return True
+        case ["STORE_FAST", "LOAD_FAST", "RETURN_VALUE"]:
+            return bool(steps[0].argval == steps[1].argval)
+        case ["STORE_FAST_LOAD_FAST", "RETURN_VALUE"]:  # since Python 3.13
+            stored, loaded = steps[0].argval
+            return bool(stored == loaded)
+        case _:
+            return False
+
+
+_HAS_MORE: Final = 0x04 | 0x08
+"""``*args`` or ``**kwargs``."""
