@@ -106,30 +106,30 @@ class MemoryList(ListState[Record]):
 class PlainList(MemoryList):
     """One for each key; what is called most is written out."""
 
-    __slots__ = ("_cursor", "_entries")
+    __slots__ = ("_cursor", "entries")
 
     def __init__(self, entries: Entries, cursor: Cursor) -> None:
-        self._entries = entries
+        self.entries = entries
         self._cursor = cursor
 
     def bind(self, entries: Entries) -> None:
-        self._entries = entries
+        self.entries = entries
 
     def add(self, value: Record) -> None:
-        held = self._entries.get(self._cursor.key)
+        held = self.entries.get(self._cursor.key)
         if held is None:
-            self._entries[self._cursor.key] = [value]
+            self.entries[self._cursor.key] = [value]
         else:
             held.append(value)
 
     def clear(self) -> None:
-        self._entries.pop(self._cursor.key, None)
+        self.entries.pop(self._cursor.key, None)
 
     def _held(self) -> list[Record] | None:
-        return self._entries.get(self._cursor.key)
+        return self.entries.get(self._cursor.key)
 
     def _put(self, held: list[Record]) -> None:
-        self._entries[self._cursor.key] = held
+        self.entries[self._cursor.key] = held
 
 
 class NamespacedList(MemoryList):
@@ -201,38 +201,38 @@ class MemoryMap(MapState[Record, Record]):
 class PlainMap(MemoryMap):
     """One for each key; what is called most is written out."""
 
-    __slots__ = ("_cursor", "_entries")
+    __slots__ = ("_cursor", "entries")
 
     def __init__(self, entries: Entries, cursor: Cursor) -> None:
-        self._entries = entries
+        self.entries = entries
         self._cursor = cursor
 
     def bind(self, entries: Entries) -> None:
-        self._entries = entries
+        self.entries = entries
 
     def get(self, key: Record) -> Record:
-        held = self._entries.get(self._cursor.key)
+        held = self.entries.get(self._cursor.key)
         return None if held is None else held.get(key)
 
     def put(self, key: Record, value: Record) -> None:
-        held = self._entries.get(self._cursor.key)
+        held = self.entries.get(self._cursor.key)
         if held is None:
-            self._entries[self._cursor.key] = {key: value}
+            self.entries[self._cursor.key] = {key: value}
         else:
             held[key] = value
 
     def contains(self, key: Record) -> bool:
-        held = self._entries.get(self._cursor.key)
+        held = self.entries.get(self._cursor.key)
         return held is not None and key in held
 
     def clear(self) -> None:
-        self._entries.pop(self._cursor.key, None)
+        self.entries.pop(self._cursor.key, None)
 
     def _held(self) -> dict[Record, Record] | None:
-        return self._entries.get(self._cursor.key)
+        return self.entries.get(self._cursor.key)
 
     def _put(self, held: dict[Record, Record]) -> None:
-        self._entries[self._cursor.key] = held
+        self.entries[self._cursor.key] = held
 
 
 class NamespacedMap(MemoryMap):

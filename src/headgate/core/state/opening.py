@@ -157,45 +157,46 @@ def as_it_is(value: Record) -> Record:
 class TypedValue(ValueState[Record]):
     """A value of the declared type."""
 
-    __slots__ = ("_check", "_put", "clear", "value")
+    __slots__ = ("_put", "check", "clear", "held", "value")
     value: Callable[[], Record]
     clear: Callable[[], None]
 
     def __init__(self, held: ValueState[Record], check: Check) -> None:
         self.value, self.clear = held.value, held.clear
         self._put = held.update
-        self._check = check
+        self.held = held
+        self.check = check
 
     def update(self, value: Record) -> None:
-        self._put(self._check(value))
+        self._put(self.check(value))
 
 
 class TypedList(ListState[Record]):
     """A list whose elements have the declared type."""
 
-    __slots__ = ("_check", "_held", "clear", "get")
+    __slots__ = ("check", "clear", "get", "held")
     get: Callable[[], Iterable[Record]]
     clear: Callable[[], None]
 
     def __init__(self, held: ListState[Record], check: Check) -> None:
         self.get, self.clear = held.get, held.clear
-        self._held = held
-        self._check = check
+        self.held = held
+        self.check = check
 
     def add(self, value: Record) -> None:
-        self._held.add(self._check(value))
+        self.held.add(self.check(value))
 
     def add_all(self, values: Iterable[Record]) -> None:
-        self._held.add_all(list(map(self._check, values)))
+        self.held.add_all(list(map(self.check, values)))
 
     def update(self, values: Iterable[Record]) -> None:
-        self._held.update(list(map(self._check, values)))
+        self.held.update(list(map(self.check, values)))
 
 
 class TypedMap(MapState[Record, Record]):
     """A map whose keys and values have the declared types; a missing check is that of no type."""
 
-    __slots__ = ("_check", "_check_key", "_held", "clear", "is_empty", "items", "keys", "values")
+    __slots__ = ("check", "check_key", "clear", "held", "is_empty", "items", "keys", "values")
     items: Callable[[], Iterable[tuple[Record, Record]]]
     keys: Callable[[], Iterable[Record]]
     values: Callable[[], Iterable[Record]]
@@ -207,23 +208,23 @@ class TypedMap(MapState[Record, Record]):
     ) -> None:
         self.items, self.keys, self.values = held.items, held.keys, held.values
         self.is_empty, self.clear = held.is_empty, held.clear
-        self._held = held
-        self._check_key = check_key or as_it_is
-        self._check = check or as_it_is
+        self.held = held
+        self.check_key = check_key or as_it_is
+        self.check = check or as_it_is
 
     def get(self, key: Record) -> Record:
-        found = self._held.get(key)
+        found = self.held.get(key)
         # A key that is found needs no check; another may have been put in the type's own form.
-        return self._held.get(self._check_key(key)) if found is None else found
+        return self.held.get(self.check_key(key)) if found is None else found
 
     def put(self, key: Record, value: Record) -> None:
-        self._held.put(self._check_key(key), None if value is None else self._check(value))
+        self.held.put(self.check_key(key), None if value is None else self.check(value))
 
     def remove(self, key: Record) -> None:
-        self._held.remove(self._check_key(key))
+        self.held.remove(self.check_key(key))
 
     def contains(self, key: Record) -> bool:
-        return self._held.contains(key) or self._held.contains(self._check_key(key))
+        return self.held.contains(key) or self.held.contains(self.check_key(key))
 
 
 class FoldedByReduce(ReducingState[Record]):
