@@ -162,6 +162,22 @@ OPERATORS = (
         "tests/core/inlining/test_made_records.py",
     ),
     Mutant(
+        "inlined-state-without-bounds",
+        "core/inlining/state_calls.py",
+        '        return f"({other} or not {low} <= {variable} <= {high})"\n',
+        "        return other\n",
+        "a number that is too large for the type of its state is stored",
+        "tests/core/inlining/test_state_calls.py",
+    ),
+    Mutant(
+        "key-of-the-value-put",
+        "core/inlining/state_calls.py",
+        '            f"_hg_put_key = _hg_KEY\\n_hg_new = _hg_VALUE\\n"\n',
+        '            f"_hg_new = _hg_VALUE\\n_hg_put_key = _hg_KEY\\n"\n',
+        "the value of a map state is computed before its key",
+        "tests/core/inlining/test_state_calls.py",
+    ),
+    Mutant(
         "class-of-yesterday",
         "core/inlining/made_records.py",
         "            names.get(name) is found.kind and vars(found.kind)",

@@ -20,7 +20,7 @@ from headgate.core.inlining.loops import (
     reduce_loop,
 )
 from headgate.core.inlining.made_records import RecordMakers
-from headgate.core.inlining.state_calls import state_calls
+from headgate.core.inlining.state_calls import InlineState, StateCalls, state_attributes
 from headgate.core.state.cursor import Cursor
 from headgate.core.state.key_taking import RecordPart
 from headgate.core.state.memory_states import PlainValue
@@ -226,8 +226,10 @@ def test_a_process_function_yields_the_same(
             call = running.process_element
             body = body_of(call, 2, definitions_of(running))
             assert body is not None
-            states = state_calls(call, body)
-            assert states is not None and list(states.names) == ["count", "last"]
+            assert state_attributes(call, body) == ["count", "last"]
+            states = StateCalls(
+                "self", {"count": InlineState("value"), "last": InlineState("value")}
+            )
             given = {**LOOKS, "CONTEXT": context, "cursor": cursor, "stamp": stamps.append}
             given |= {"piece": 10_000, "send_on": None}
             loop = process_loop(

@@ -1,12 +1,17 @@
 """From descriptor to state: one object for a name, and nothing around it that was not asked for."""
 
 import copy
+import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headgate.api.types.types import Types
+from headgate.api.types.basic_types import EXACT
+from headgate.api.types.types import BasicTypeInfo, Types
 from headgate.core.state.memory_states import PlainList, PlainMap, PlainValue
+from headgate.core.state.opening import check_for
 from headgate.core.state.ttl import TtlValue
 from headgate.functions.state import (
     AggregatingState,
@@ -130,3 +135,35 @@ def test_typed_state_with_time_to_live_has_both() -> None:
     assert state.value() == 1
     lab.now_ms += 10
     assert state.value() is None
+
+
+class Name(str):
+    """A text of a class of its own."""
+
+
+class Level(int):
+    """A number of a class of its own."""
+
+
+@given(
+    st.sampled_from(sorted(EXACT)),
+    st.one_of(
+        st.integers(-(2**70), 2**70),
+        st.integers(-(2**8), 2**8),
+        st.sampled_from([127, 128, -129, 2**31, -(2**31), 2**63, True, 1.0, math.nan, "a", b"a"]),
+        st.sampled_from([Name("a"), Level(5), Level(2**40), [1], (1,)]),
+        st.floats(),
+        st.text(),
+    ),
+)
+def test_a_value_that_fits_as_it_is_is_checked_as_any_other(name: str, value: Any) -> None:
+    declared = BasicTypeInfo(name)
+    check = check_for("x", declared)
+    assert check is not None
+    try:
+        expected = repr(declared.coerced(value)), type(declared.coerced(value))
+    except TypeError:
+        with pytest.raises(TypeError, match="the state 'x' got a wrong value"):
+            check(value)
+    else:
+        assert (repr(check(value)), type(check(value))) == expected

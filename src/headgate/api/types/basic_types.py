@@ -196,5 +196,17 @@ BASICS: Final = {
     ),
 }
 
+EXACT: Final[dict[str, tuple[type, tuple[int, int] | None]]] = {
+    "STRING": (str, None),
+    "BOOLEAN": (bool, None),
+    "DOUBLE": (float, None),
+    "BIG_INT": (int, None),
+    **{
+        name: (int, (-(1 << bits - 1), (1 << bits - 1) - 1))
+        for name, bits in {"BYTE": 8, "SHORT": 16, "INT": 32, "LONG": 64}.items()
+    },
+}
+"""Kinds of values that fit as they are, within these bounds; others have to be looked at."""
+
 RARE: Final = frozenset({"BIG_DEC", "INSTANT", "SQL_DATE", "SQL_TIME", "SQL_TIMESTAMP"})
 """On the wire they are texts, so that whoever reads them must know the type."""

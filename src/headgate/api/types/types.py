@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from headgate.api.row import Row, RowKind, make_row, names_of, rows_with, values_of
-from headgate.api.types.basic_types import BASICS, RARE, BasicType, round_floats
+from headgate.api.types.basic_types import BASICS, EXACT, RARE, BasicType, round_floats
 from headgate.api.types.coercion import (
     Mismatch,
     all_coerced,
@@ -101,6 +101,11 @@ class TypeInformation:
         return False
 
     @property
+    def exact(self) -> tuple[type, tuple[int, int] | None] | None:
+        """A value of this very class, within these bounds, fits as it is; None: look at each."""
+        return None
+
+    @property
     def passes_none(self) -> bool:
         """None may go from one chained function to the next."""
         return True
@@ -141,6 +146,10 @@ class BasicTypeInfo(TypeInformation):
 
     def unrounded(self) -> TypeInformation:
         return UnroundedFloat("FLOAT") if self.name == "FLOAT" else self
+
+    @property
+    def exact(self) -> tuple[type, tuple[int, int] | None] | None:
+        return EXACT.get(self.name)
 
     @property
     def is_immutable(self) -> bool:

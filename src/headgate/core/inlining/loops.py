@@ -362,6 +362,7 @@ class _LoopMaker:
         if self._states is not None:
             begin += self._states.begin
             taken = (*taken, *self._states.arguments)
+            given = given | self._states.given
         names = {_own(name): value for name, value in given.items()}
         for role in self._roles.keys() & given.keys():  # a parameter that is the same for all
             names[self._roles[role]] = names.pop(_own(role))

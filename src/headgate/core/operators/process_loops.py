@@ -1,11 +1,12 @@
 """The loops of one process function that is inlined, compiled when they are first needed.
 
 Which of them a bundle takes depends on whether its records have times, and on the states that the
-function has put into its attributes: only plain value states are inlined as well.
+function has put into its attributes: those in memory are inlined as well.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final, TypeAlias
 
 from headgate.base.elements import Bundle, Key, Record
 from headgate.base.fields import RecordFields
@@ -16,10 +17,20 @@ from headgate.core.inlining.apart import ApartLoop, ApartLoops, FieldForm, apart
 from headgate.core.inlining.bodies import InlineBody
 from headgate.core.inlining.loops import Loop, body_of, process_loop
 from headgate.core.inlining.made_records import RecordMakers
-from headgate.core.inlining.state_calls import state_calls
+from headgate.core.inlining.state_calls import (
+    InlineState,
+    StateCalls,
+    inline_state,
+    state_attributes,
+)
 from headgate.core.state.cursor import Cursor
-from headgate.core.state.memory_states import PlainValue
 from headgate.core.state.tables import Entries
+
+LoopKind: TypeAlias = tuple[bool, tuple[tuple[str, InlineState], ...]]
+"""Whether records have times, and the states that are inlined, by attribute."""
+
+MOST_KINDS: Final = 16
+"""A function that has other states in its attributes again and again has its loops made anew."""
 
 
 class ProcessLoops:
@@ -45,34 +56,30 @@ class ProcessLoops:
         self._given = {**collector.loop_parts(), "CONTEXT": context, "cursor": cursor}
         if selection is not None:
             self._given |= {"see": selection.see, "key_of": selection.key}
-        self._states = state_calls(call, body) if self._is_keyed else None
-        self._loops: dict[tuple[bool, bool], Loop | None] = {}
-        self._apart = {
-            (timed, inlines_states): ApartLoops(partial(self._made_apart, timed, inlines_states))
-            for timed in (False, True)
-            for inlines_states in (False, True)
-        }
+        self._attributes = state_attributes(call, body) if self._is_keyed else []
+        self._loops: dict[LoopKind, Loop | None] = {}
+        self._apart: dict[LoopKind, ApartLoops[tuple[ApartLoop, Loop]]] = {}
 
     def run(self, bundle: Bundle) -> bool:
         """Process a bundle; False: it has to be processed by calls."""
         if not self._makers.hold():
             return False
         times, fields = bundle.timestamps, bundle.fields
-        entries = self._entries()
-        kind = times is not None, entries is not None
+        states = self._inline_states()
+        kind = times is not None, tuple((name, state) for name, state, _ in states)
         beside = [] if times is None else [times]
-        found = None if fields is None else self._apart[kind].loop_for(fields)
+        found = None if fields is None else self._apart_loops(kind).loop_for(fields)
         if fields is not None and found is not None:
             apart, loop = found
             lists = apart.arguments(fields, *beside)
             self._records_come(fields.count, partial(_items, fields, apart.key))
-        elif (over_records := self._loop(*kind)) is not None:
+        elif (over_records := self._loop(kind)) is not None:
             loop = over_records
             lists = [bundle.records, *self._keys(bundle.records), *beside]
         else:
             return False
         self._context.time_ms = None
-        run = partial(self._run, loop, lists, entries or ())
+        run = partial(self._run, loop, lists, [entries for _, _, entries in states])
         self._collector.sweep_loop(run, times is not None)
         return True
 
@@ -99,32 +106,41 @@ class ProcessLoops:
             failed = RuntimeError("generator raised StopIteration")  # as a generator does
             raise failed.with_traceback(error.__traceback__) from error
 
-    def _entries(self) -> list[Entries] | None:
-        """Of the states; None: they are called."""
-        if self._states is None:
-            return None
+    def _inline_states(self) -> list[tuple[str, InlineState, Entries]]:
+        """The states that are not called, with their attributes."""
         owner = getattr(self._call, "__self__", None)
-        found = [_attribute(owner, name) for name in self._states.names]
-        entries = [state.entries for state in found if type(state) is PlainValue]
-        return entries if len(entries) == len(found) else None
+        states = []
+        for name in self._attributes:
+            found = inline_state(_attribute(owner, name))
+            if found is not None:
+                states.append((name, *found))
+        return states
 
-    def _loop(self, timed: bool, inlines_states: bool) -> Loop | None:
-        kind = timed, inlines_states
+    def _apart_loops(self, kind: LoopKind) -> ApartLoops[tuple[ApartLoop, Loop]]:
+        if kind not in self._apart:
+            self._forget_some()
+            self._apart[kind] = ApartLoops(partial(self._made_apart, kind))
+        return self._apart[kind]
+
+    def _loop(self, kind: LoopKind) -> Loop | None:
         if kind not in self._loops:
-            self._loops[kind] = self._made_loop(timed, inlines_states)
+            self._forget_some()
+            self._loops[kind] = self._made_loop(kind)
         return self._loops[kind]
 
-    def _made_apart(
-        self, timed: bool, inlines_states: bool, form: FieldForm
-    ) -> tuple[ApartLoop, Loop] | None:
+    def _forget_some(self) -> None:
+        if len(self._loops) + len(self._apart) >= MOST_KINDS:
+            self._loops.clear()
+            self._apart.clear()
+
+    def _made_apart(self, kind: LoopKind, form: FieldForm) -> tuple[ApartLoop, Loop] | None:
         body = self._body
         apart = apart_loop(body, body.parameters[-2], form, self._part, all_places=False)
-        loop = None if apart is None else self._made_loop(timed, inlines_states, apart)
+        loop = None if apart is None else self._made_loop(kind, apart)
         return None if apart is None or loop is None else (apart, loop)
 
-    def _made_loop(
-        self, timed: bool, inlines_states: bool, apart: ApartLoop | None = None
-    ) -> Loop | None:
+    def _made_loop(self, kind: LoopKind, apart: ApartLoop | None = None) -> Loop | None:
+        timed, states = kind
         return process_loop(
             self._call,
             self._body,
@@ -133,7 +149,7 @@ class ProcessLoops:
             by_value=self._collector.copies,
             keyed=self._is_keyed,
             timed=timed,
-            states=self._states if inlines_states else None,
+            states=StateCalls(self._body.parameters[0], dict(states)) if states else None,
             part=self._part,
             apart=apart,
         )

@@ -141,7 +141,32 @@ def check_for(name: str, type_info: object, hint: str = "", is_key: bool = False
         except TypeError as error:
             raise TypeError(f"the state {name!r} got a wrong value: {error}") from error
 
-    return check
+    return _unless_exact(check, getattr(type_info, "exact", None))
+
+
+def _unless_exact(check: Check, exact: tuple[type, tuple[int, int] | None] | None) -> Check:
+    """Most values have the very class that is declared: they need one look and no call."""
+    if exact is None:
+        return check
+    kind, bounds = exact
+    if bounds is None:
+
+        def checked(value: Record) -> Record:
+            return value if type(value) is kind else check(value)
+
+    else:
+        low, high = bounds  # only whole numbers have bounds
+
+        def checked(value: Record) -> Record:
+            return value if type(value) is int and low <= value <= high else check(value)
+
+    checked.exact = exact  # type: ignore[attr-defined]
+    return checked
+
+
+def exact_of(check: Check | None) -> tuple[type, tuple[int, int] | None] | None:
+    """The class, and the bounds of numbers, of values that a check takes as they are."""
+    return getattr(check, "exact", None)
 
 
 def _check(descriptor: StateDescriptor, type_info: object) -> Check | None:
@@ -187,10 +212,19 @@ class TypedList(ListState[Record]):
         self.held.add(self.check(value))
 
     def add_all(self, values: Iterable[Record]) -> None:
-        self.held.add_all(list(map(self.check, values)))
+        self.held.add_all(self._checked(values))
 
     def update(self, values: Iterable[Record]) -> None:
-        self.held.update(list(map(self.check, values)))
+        self.held.update(self._checked(values))
+
+    def _checked(self, values: Iterable[Record]) -> list[Record]:
+        """Most are of the declared class: that is one look at all of them."""
+        found, exact = list(values), exact_of(self.check)
+        if exact is not None and {exact[0]}.issuperset(map(type, found)):
+            bounds = exact[1]
+            if bounds is None or not found or bounds[0] <= min(found) <= max(found) <= bounds[1]:
+                return found
+        return list(map(self.check, found))
 
 
 class TypedMap(MapState[Record, Record]):
