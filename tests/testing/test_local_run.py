@@ -1,5 +1,6 @@
 """Whole programs in one process, without Spark, in virtual time."""
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from headgate import (
     AsyncDataStream,
     AsyncFunction,
     CoMapFunction,
+    Configuration,
     KeyedProcessFunction,
     ProcessFunction,
     RuntimeExecutionMode,
@@ -58,6 +60,32 @@ def test_streams_are_returned_by_name() -> None:
         "output 1",
         "output 2",
     ]
+
+
+def is_in_a_loop() -> bool:
+    """Whether the caller's statements stand in a loop of the engine."""
+    return "_hg_source" in sys._getframe(1).f_code.co_varnames
+
+
+def where(value: int) -> tuple[str, bool]:
+    place = is_in_a_loop()
+    return "where", place
+
+
+class Where(KeyedProcessFunction[Any, Any, Any]):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield value[1], is_in_a_loop()
+
+
+@pytest.mark.parametrize("inlines", [True, False])
+def test_functions_run_in_the_loops_that_they_have_in_production(inlines: bool) -> None:
+    def build(env: Env) -> Any:
+        configuration = Configuration()
+        configuration.set_boolean("pipeline.inline-functions", inlines)
+        env.configure(configuration)
+        return env.from_collection([1, 2]).map(where).key_by(key_of).process(Where())
+
+    assert run_local(build).output == [(inlines, inlines)] * 2
 
 
 def test_what_is_printed_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:

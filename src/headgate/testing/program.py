@@ -16,6 +16,7 @@ from headgate.api.runtime import runtime_replaced
 from headgate.api.sinks import sink_operator
 from headgate.base.errors import HarnessMisused
 from headgate.host.shipping.code import ship, unship
+from headgate.host.shipping.definitions import with_definitions
 from headgate.plan.job_graph import JobGraph, JobVertex, build_job_graph
 from headgate.plan.stream_graph import StreamGraph
 from headgate.testing.runtime import TestingRuntime
@@ -83,9 +84,13 @@ def scaled(graph: StreamGraph, parallelism: int | None, timeout_ms: int) -> Stre
     return replace(graph, nodes=nodes, buffer_timeout_ms=timeout_ms)
 
 
-def planned(graph: StreamGraph) -> tuple[JobGraph, Callable[[], dict[int, JobVertex]]]:
+def planned(
+    graph: StreamGraph, inline_functions: bool
+) -> tuple[JobGraph, Callable[[], dict[int, JobVertex]]]:
     """The job graph, and what loads its vertices as a worker does, from their pickled code."""
     job_graph = build_job_graph(graph)
     functions = {number: node.functions for number, node in graph.nodes.items()}
-    code = ship({vertex.id: vertex for vertex in job_graph.vertices}, functions)
-    return job_graph, partial(unship, code)
+    vertices = {vertex.id: vertex for vertex in job_graph.vertices}
+    if inline_functions:
+        vertices = with_definitions(vertices, functions)
+    return job_graph, partial(unship, ship(vertices, functions))

@@ -12,7 +12,7 @@ from typing import Final
 
 from headgate.api.program import Program
 from headgate.base.recovery_settings import CheckpointSettings, Consistency
-from headgate.base.settings import ExchangeSettings
+from headgate.base.settings import ExchangeSettings, JobSettings
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import JobVertex, build_job_graph
 from headgate.sim.jobs.delays import AT_ONCE, Delays
@@ -76,6 +76,8 @@ class ProgramScenario(RecoveryScenario):
     timeout_ms: int = 0
     """Of buffers."""
     wrap: Wrap = lambda vertices: vertices
+    inline_functions: bool = True
+    """Whether loops have the functions in them, as in production."""
     troubles: list[Trouble] = field(default_factory=list)
     break_next: Callable[[], None] = lambda: None
     """Lets the next operator that works fail."""
@@ -202,6 +204,7 @@ def _scenario(
         notices_ms=inf,
         rescales=False,
         wrap=wrap,
+        inline_functions=JobSettings.parse(program.configuration).inline_functions,
     )
 
 
@@ -209,7 +212,7 @@ def _placed(
     plan: ProgramScenario, first: JobScenario, parallelism: int | None, random: Random | None
 ) -> JobScenario:
     graph = scaled(plan.graph, parallelism, plan.timeout_ms)
-    job_graph, load = planned(graph)
+    job_graph, load = planned(graph, plan.inline_functions)
     execution = build_execution_graph(job_graph, "job", 0)
     slots = execution.slots
     workers = list(range(slots)) if random is None else draw_workers(slots, random)
