@@ -9,7 +9,7 @@ RECOVERY ?=
 BOOTSTRAP ?=
 CORES := $(shell nproc 2>/dev/null || echo 1)
 ONLY ?=
-BENCHES := exchange isolation records keyed-count windows arrow dataframe latency startup state checkpoint recovery \
+BENCHES := exchange isolation records keyed-count programs windows arrow dataframe latency startup state checkpoint recovery \
 	observe sources calls
 
 VENV := .venv

@@ -27,7 +27,9 @@ from headgate.cli.bench.keyed_count import (
 )
 from headgate.cli.bench.latency import LatencyMeter, StampReader, run_latency_bench
 from headgate.cli.bench.observe import observed_round
+from headgate.cli.bench.ordinary_programs import PROGRAMS
 from headgate.cli.bench.point_reads import POINT_MEANINGS, points_section
+from headgate.cli.bench.programs import COLUMNS, check_program, run_programs_bench
 from headgate.cli.bench.startup import first_record_at, tree_cpu_s
 from headgate.cli.bench.state import AmountReader, run_state_bench
 from headgate.cli.bench.windows import (
@@ -199,12 +201,23 @@ def test_keys_are_read_while_the_job_is_measured(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["keyed-count", "latency", "observe", "startup", "state", "windows"]
+    "name", ["keyed-count", "latency", "observe", "programs", "startup", "state", "windows"]
 )
 def test_benchmarks_tell_their_options(name: str) -> None:
     result = CliRunner().invoke(bench, [name, "--help"])
     assert result.exit_code == 0
     assert "--json" in result.output
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_ordinary_programs_give_what_their_plain_loops_give(spark: SparkSession, name: str) -> None:
+    check_program(name, PROGRAMS[name])
+
+
+def test_programs_are_measured_beside_their_plain_loops(spark: SparkSession) -> None:
+    result = run_programs_bench(["alarms"], rounds=1, scale=0.02)
+    assert result["alarms"].keys() == COLUMNS.keys()
+    assert all(figure > 0 for figure in result["alarms"].values())
 
 
 def test_calls_answer_every_record_within_the_limit_of_the_server(spark: SparkSession) -> None:

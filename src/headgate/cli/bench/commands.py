@@ -14,6 +14,8 @@ from headgate.cli.bench.exchange import run_exchange_bench
 from headgate.cli.bench.isolation import run_isolation_bench, show_isolation
 from headgate.cli.bench.keyed_count import run_keyed_count_bench
 from headgate.cli.bench.latency import TIMEOUTS_MS, run_latency_bench
+from headgate.cli.bench.ordinary_programs import PROGRAMS
+from headgate.cli.bench.programs import COLUMNS, run_programs_bench
 from headgate.cli.bench.records import run_records_bench
 from headgate.cli.bench.recovery import run_recovery_bench
 from headgate.cli.bench.scale import RECORDS as SCALE_RECORDS
@@ -412,3 +414,25 @@ def show(title: str, result: dict[str, Any], meanings: dict[str, str], as_json: 
 
 def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, (int, float)) else str(value)
+
+
+@bench.command()
+@_JSON
+@_ROUNDS
+@click.option("--only", multiple=True, type=click.Choice(sorted(PROGRAMS)), help="One program.")
+@click.option("--scale", default=1.0, show_default=True, type=click.FloatRange(0.001, 100))
+def programs(as_json: bool, rounds: int, only: tuple[str, ...], scale: float) -> None:
+    """Ordinary programs on two cores, each against a plain loop on one, on embedded Spark."""
+    result = run_programs_bench(only or tuple(PROGRAMS), rounds, scale)
+    if as_json:
+        click.echo(json.dumps(result, indent=2))
+        return
+    table = Table("program", title="Ordinary programs on two cores", title_justify="left")
+    for heading, _ in COLUMNS.values():
+        table.add_column(heading, justify="right")
+    for name, figures in result.items():
+        table.add_row(name, *(f"{figures[key]:,}" for key in COLUMNS))
+    console = Console()
+    console.print(table)
+    for heading, meaning in COLUMNS.values():
+        console.print(f"{heading}: {meaning}", highlight=False)
