@@ -3,6 +3,7 @@
 `pytest --hypothesis-profile thorough` looks harder; `--sim-seeds n` simulates more.
 """
 
+import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from headgate.core.buffers.global_pool import GlobalPool
+from headgate.observe.logs import PROGRESS_LOGGER, StderrHandler
 from tests.arena import assert_all_home, plain_pool
 
 if TYPE_CHECKING:
@@ -78,6 +80,9 @@ FRAMES = tuple(
     )
 )
 """Tests of Spark that share a second session, so that neither process has too much to do."""
+
+SET_UP_LOGGERS = (None, "py4j", "headgate", PROGRESS_LOGGER)
+"""Loggers whose level `set_up_logs` changes; None is the root."""
 
 SERVED = ("delta", "http", "iceberg", "kafka", "nats", "postgres", "redis", "s3", "sql")
 """Folders of connectors whose tests share a server."""
@@ -161,6 +166,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("job_seed", range((seeds + 1) // 2))
     if "recovery_seed" in metafunc.fixturenames:
         metafunc.parametrize("recovery_seed", range((seeds + 5) // 6))
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before() -> Iterator[None]:
+    """A job or a command that sets up the logs of this process does so until the test's end."""
+    levels = {name: logging.getLogger(name).level for name in SET_UP_LOGGERS}
+    yield
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+    root = logging.getLogger()
+    for handler in [left for left in root.handlers if isinstance(left, StderrHandler)]:
+        root.removeHandler(handler)
 
 
 @pytest.fixture

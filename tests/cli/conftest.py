@@ -1,6 +1,5 @@
 """The command in the process of the tests: a new one would load Spark's side each time."""
 
-import logging
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -25,12 +24,8 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv(name, "")
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     monkeypatch.setattr(sys, "path", [*sys.path])
-    root = logging.getLogger()
-    handlers = list(root.handlers)
     yield
     set_runtime(package._open_runtime)
-    root.setLevel(logging.WARNING)
-    root.handlers[:] = handlers
 
 
 @pytest.fixture

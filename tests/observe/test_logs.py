@@ -4,7 +4,6 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,27 +14,12 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.basic import FlatMapOperator, MapOperator
 from headgate.functions.context import TaskInfo
 from headgate.observe.logs import (
-    StderrHandler,
     log_settings,
     set_up_driver_logs,
     set_up_logs,
     set_up_worker_logs,
 )
 from tests.api.kit import Kept
-
-
-@pytest.fixture(autouse=True)
-def logs_as_before() -> Iterator[None]:
-    names = (None, "py4j", "headgate", "headgate.progress")
-    levels = {name: logging.getLogger(name).level for name in names}
-    yield
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
-    root = logging.getLogger()
-    for handler in [
-        candidate for candidate in root.handlers if isinstance(candidate, StderrHandler)
-    ]:
-        root.removeHandler(handler)
 
 
 def test_a_line_has_time_level_logger_and_facts(capsys: pytest.CaptureFixture[str]) -> None:
