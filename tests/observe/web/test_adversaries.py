@@ -26,6 +26,16 @@ def connected(ask: Caller) -> socket.socket:
     return socket.create_connection(("127.0.0.1", ask.server.port), DEADLINE_S)
 
 
+def connected_narrowly(ask: Caller) -> socket.socket:
+    """Little fits into the buffers between server and peer, so that they are full soon."""
+    peer = socket.socket()
+    peer.settimeout(DEADLINE_S)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+    peer.connect(("127.0.0.1", ask.server.port))
+    return peer
+
+
 def is_connected(peer: socket.socket) -> bool:
     peer.setblocking(False)
     try:
@@ -44,9 +54,10 @@ def is_cut_off(peer: socket.socket) -> bool:
         try:
             peer.send(DETAILS * 20)
         except BlockingIOError:
-            time.sleep(0.02)
+            pass
         except OSError:
             return True
+        time.sleep(0.01)  # the server runs in this process
     return False
 
 
@@ -54,8 +65,7 @@ def test_a_peer_that_asks_on_and_on_and_takes_no_answer_is_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "STALL_S", 0.3)
-    with serving(ScriptedJob(five_vertices())) as ask, connected(ask) as peer:
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    with serving(ScriptedJob(five_vertices())) as ask, connected_narrowly(ask) as peer:
         assert is_cut_off(peer)
         assert ask("/jobs").status == 200
 
