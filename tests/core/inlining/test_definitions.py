@@ -1,8 +1,11 @@
 """Definitions: the source of a function is found, and anything else is not taken for it."""
 
 import ast
+import gc
 import linecache
+import time
 from collections.abc import Callable
+from threading import Thread
 from types import FunctionType
 from typing import Any
 
@@ -13,6 +16,7 @@ from headgate.core.inlining.definitions import (
     definitions_in,
     find_node,
     is_same_code,
+    parse,
     plain_function,
 )
 
@@ -166,3 +170,41 @@ def test_what_is_no_python_function_has_no_source() -> None:
     assert plain_function(str.split) is None
     assert plain_function(len) is None
     assert plain_function("map") is None
+
+
+class SlowToDie:
+    """The garbage collector lets other threads run."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        time.sleep(0)
+
+
+def test_threads_may_parse_at_the_same_time() -> None:
+    text = "\n".join(f"if a{number}:\n    b = c[{number}](d)" for number in range(30))
+    failed: list[BaseException] = []
+
+    def parse_below(levels: int) -> None:
+        if levels:
+            parse_below(levels - 1)
+            return
+        for _ in range(200):
+            SlowToDie()
+            try:
+                parse(text)
+            except SystemError as error:
+                failed.append(error)
+
+    threads = [Thread(target=parse_below, args=(levels,)) for levels in (5, 20, 40)]
+    before = gc.get_threshold()
+    gc.set_threshold(50)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        gc.set_threshold(*before)
+    assert not failed

@@ -9,6 +9,7 @@ import __future__
 
 import ast
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -38,17 +39,33 @@ class Definition:
             text, above = f"if 1:\n{self.text}", 1
         else:
             text, above = self.text, 0
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parse(text)):
             if isinstance(node, FunctionNode):  # the outermost comes first
                 ast.increment_lineno(node, self.line - above - 1)
                 return node
         raise SyntaxError(f"no function in {self.text!r}")
 
 
+def parse(text: str) -> ast.Module:
+    """The syntax tree of a text; raises SyntaxError.
+
+    CPython 3.11 counts the levels of a tree in one place for all threads. If the garbage collector
+    interrupts one that makes a tree, and another one makes its own meanwhile, the first fails.
+    """
+    for _ in range(TRIES - 1):
+        with suppress(SystemError, RecursionError):
+            return ast.parse(text)
+    return ast.parse(text)
+
+
+TRIES: Final = 20
+"""So often a tree is made before an error is taken for the text's own."""
+
+
 def definitions_in(lines: list[str]) -> dict[int, list[Definition]]:
     """Every function that a file defines, by the line it begins in; raises SyntaxError."""
     found: dict[int, list[Definition]] = {}
-    for node in ast.walk(ast.parse("".join(lines))):
+    for node in ast.walk(parse("".join(lines))):
         if not isinstance(node, FunctionNode) or node.end_lineno is None:
             continue
         own = lines[node.lineno - 1 : node.end_lineno]
@@ -94,7 +111,7 @@ def compile_within(
 
 def function_node(name: str, parameters: str, statements: list[ast.stmt]) -> ast.FunctionDef:
     """A ``def`` with these statements."""
-    node = ast.parse(f"def {name}({parameters}): pass").body[0]
+    node = parse(f"def {name}({parameters}): pass").body[0]
     assert isinstance(node, ast.FunctionDef)
     node.body = statements
     return node

@@ -8,6 +8,7 @@ record that is made here, are those that a look has found immutable at the same 
 import ast
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from headgate.core.inlining.definitions import parse
 from headgate.core.inlining.made_records import MadeRecord, RecordMakers
 
 
@@ -16,7 +17,7 @@ def statements_of(text: str, **parts: ast.expr) -> list[ast.stmt]:
 
     They have no line: they get that of the user's statement that they stand for.
     """
-    statements = ast.parse(text).body
+    statements = parse(text).body
     for statement in statements:
         for node in ast.walk(statement):
             for attribute in ("lineno", "end_lineno", "col_offset", "end_col_offset"):
