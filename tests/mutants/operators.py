@@ -30,8 +30,8 @@ OPERATORS = (
     Mutant(
         "failed-call-leaves-its-values",
         "core/chain/collector.py",
-        "        del self._records[kept:]\n        del self._times[kept:]\n",
-        "        del self._times[kept:]\n",
+        "        del self._records[length:]\n        del self._times[length:]\n",
+        "        del self._times[length:]\n",
         "values of a call that has failed go out with those of the next",
         "tests/core/operators/test_failing_records.py",
     ),
@@ -51,7 +51,7 @@ OPERATORS = (
         "        kinds: list[type | None] = [type(item) for item in items]\n"
         "        send(value if ATOMS.issuperset(kinds) else self._own(NOT_COUNTED, value))\n",
         "only the first list in a row of tuples is copied: the others change behind their readers",
-        "tests/core/operators/test_process_loops.py",
+        "tests/core/operators/test_record_loops.py",
     ),
     Mutant(
         "inlined-map-keeps-a-stale-kind",
@@ -62,6 +62,30 @@ OPERATORS = (
         "    send(value if ATOMS.issuperset(kinds) else own(value))\n",
         "the same in the loops of map functions",
         "tests/core/inlining/test_loops.py::test_what_a_function_keeps_is_copied_before_it_goes_on",
+    ),
+    Mutant(
+        "failing-record-takes-others-back",
+        "core/inlining/emissions.py",
+        '                send_on += "\\n    _hg_before = 0"\n',
+        "                pass\n",
+        "values of a record that has failed go out if a piece was sent before it failed",
+        "tests/core/operators/test_failing_records.py",
+    ),
+    Mutant(
+        "loop-that-goes-on-taken-for-one-that-ends",
+        "core/inlining/loops.py",
+        "    return is_left and not any(isinstance(part, ast.Continue) for part in parts)\n",
+        "    return is_left and bool(parts)\n",
+        "a loop with a continue yields more than memory holds",
+        "tests/core/inlining/test_loops.py",
+    ),
+    Mutant(
+        "call-without-an-answer-accepted",
+        "core/inlining/loops.py",
+        "    if not way.answers and not way.takes_none and not body.yields:\n",
+        "    if False:\n",
+        "a flat_map function that forgets to return anything is taken for one that returns nothing",
+        "tests/core/operators/test_basic.py",
     ),
     Mutant(
         "inlined-yield-without-pieces",

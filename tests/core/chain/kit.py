@@ -145,16 +145,20 @@ def open_operator(
     output = output or KeptOutput()
     operator.reuses_objects = reuse
     operator.set_up(output)
-    opened = within or context()
-    if INLINING["on"] and isinstance(operator, StatefulOperator):
-        definitions = [
-            definition
-            for function in operator.user_functions()
-            for definition in definitions_of(function.function)
-        ]
-        opened = replace(opened, definitions=tuple(definitions))
-    operator.open(opened)
+    operator.open(with_sources(operator, within or context()))
     return output
+
+
+def with_sources(operator: Operator, opened: OperatorContext) -> OperatorContext:
+    """The context with the source of the operator's functions, if these are to be inlined."""
+    if not INLINING["on"] or not isinstance(operator, StatefulOperator):
+        return opened
+    definitions = [
+        definition
+        for function in operator.user_functions()
+        for definition in definitions_of(function.function)
+    ]
+    return replace(opened, definitions=tuple(definitions))
 
 
 INLINING = {"on": False}

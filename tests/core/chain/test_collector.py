@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle
 from headgate.core.chain.collector import Collector
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.keyed_context import KeySelection
+from headgate.core.operators.record_loops import RecordLoops
 from headgate.core.state.cursor import Cursor
+from headgate.functions.context import TaskInfo
 from headgate.functions.function import OutputTag
 from tests.core.chain.kit import KeptOutput
 
@@ -40,15 +44,34 @@ def take_each(collector: Collector, called: list[tuple[list[object], int | None]
     collector.flush()
 
 
-def sweep_all(collector: Collector, called: list[tuple[list[object], int | None]]) -> None:
-    founds = (iter(found) if number % 2 else found for number, (found, _) in enumerate(called))
-    collector.sweep(founds, [timestamp for _, timestamp in called], "it")
-
-
 class Moment:
     """The context that a function is passed."""
 
     time_ms: int | None = None
+
+
+def loops_of(
+    call: Callable[..., Any], collector: Collector, who: str = "it", **more: Any
+) -> RecordLoops:
+    """Loops that call the function."""
+    context = OperatorContext("op", TaskInfo("job", "vertex", 0, 1), lambda: 0)
+    return RecordLoops(call, who, context, collector, **more)
+
+
+def sweep(
+    collector: Collector,
+    founds: list[Any],
+    times: list[int | None] | None = None,
+    who: str = "it",
+) -> None:
+    """What a function returns for one record after the other."""
+    records = list(range(len(founds)))
+    loops_of(lambda record: founds[record], collector, who).run(Bundle(records, times))
+
+
+def sweep_all(collector: Collector, called: list[tuple[list[object], int | None]]) -> None:
+    founds = [iter(found) if number % 2 else found for number, (found, _) in enumerate(called)]
+    sweep(collector, founds, [timestamp for _, timestamp in called])
 
 
 def sweep_calls(collector: Collector, called: list[tuple[list[object], int | None]]) -> None:
@@ -61,9 +84,9 @@ def sweep_calls(collector: Collector, called: list[tuple[list[object], int | Non
         return [found, tuple(found), iter(found), (value for value in found)][record % 4]
 
     places = range(len(called))
-    keys = [-place for place in places]
     bundle = Bundle(list(places), [timestamp for _, timestamp in called])
-    collector.sweep_calls(call, moment, cursor, keys, bundle, "it")
+    selection = KeySelection(lambda record: -record, "op")
+    loops_of(call, collector, passed=moment, cursor=cursor, selection=selection).run(bundle)
 
 
 @given(
@@ -89,7 +112,7 @@ def test_every_value_goes_where_its_tag_says_in_order_with_its_time(
         side = KeptOutput()
         side.bundles = [bundle for name, bundle in output.side if name == tag]
         assert side.timed == expected
-    most = piece + len(called) if collect is sweep_calls else piece
+    most = piece if collect is take_each else piece + len(called)
     assert all(len(bundle.records) <= most for bundle in output.bundles)
 
 
@@ -137,43 +160,12 @@ def test_what_was_yielded_is_the_receivers_own() -> None:
 
 def test_a_bundle_without_times_gives_bundles_without_times() -> None:
     output = KeptOutput()
-    Collector(output).sweep([[1, (OutputTag("side"), 2)], None, (3,)], None, "it")
+    sweep(Collector(output), [[1, (OutputTag("side"), 2)], None, (3,)])
     assert [bundle.timestamps for bundle in output.bundles] == [None]
     assert output.records == [1, 3]
     assert [(tag, side.records, side.timestamps) for tag, side in output.side] == [
         ("side", [2], None)
     ]
-
-
-def test_a_generator_runs_before_the_next_call_is_made() -> None:
-    log: list[str] = []
-
-    def generator(number: int) -> Iterator[int]:
-        log.append(f"run {number}")
-        yield number
-
-    def calls() -> Iterator[Iterator[int]]:
-        for number in range(3):
-            log.append(f"call {number}")
-            yield generator(number)
-
-    Collector(KeptOutput()).sweep(calls(), None, "it")
-    assert log == ["call 0", "run 0", "call 1", "run 1", "call 2", "run 2"]
-
-
-def test_a_generator_that_never_ends_is_sent_on_in_pieces() -> None:
-    output = KeptOutput()
-
-    def endless() -> Iterator[int]:
-        for number in range(1_000_000):
-            if number == 50_000:
-                raise ValueError("enough")
-            yield number
-
-    with pytest.raises(ValueError, match="enough"):
-        Collector(output).sweep([endless()], [1], "it")
-    assert output.records == list(range(49_152))
-    assert {len(bundle.records) for bundle in output.bundles} == {4096}
 
 
 @pytest.mark.parametrize("before", [0, 64])
@@ -188,10 +180,10 @@ def test_what_can_be_changed_is_copied_whatever_came_before(before: int, tagged:
 
     output = KeptOutput()
     collector = Collector(output)
-    collector.sweep([range(before)], None, "it")
-    collector.sweep([growing(1)], None, "it")
+    sweep(collector, [range(before)])
+    sweep(collector, [growing(1)])
     kept.append(99)
-    collector.sweep([growing(2)], None, "it")
+    sweep(collector, [growing(2)])
     kept.clear()
     found = output.side_records("side") if tagged else output.records[before:]
     assert found == [[0], [0, 99, 0], [0, 99, 0, 1]]
@@ -199,14 +191,14 @@ def test_what_can_be_changed_is_copied_whatever_came_before(before: int, tagged:
 
 def test_a_tag_without_a_value_is_refused_whatever_came_with_it() -> None:
     with pytest.raises(TypeError, match="was sent without a value"):
-        Collector(KeptOutput()).sweep([[1, OutputTag("side")]], None, "it")
+        sweep(Collector(KeptOutput()), [[1, OutputTag("side")]])
 
 
 def test_after_a_tag_values_without_one_still_go_to_the_main_output() -> None:
     output = KeptOutput()
     collector = Collector(output)
-    collector.sweep([[1, (OutputTag("side"), 2)]], None, "it")
-    collector.sweep([[3, (4, 5)]], None, "it")
+    sweep(collector, [[1, (OutputTag("side"), 2)]])
+    sweep(collector, [[3, (4, 5)]])
     assert output.records == [1, 3, (4, 5)]
     assert output.side_records("side") == [2]
 
@@ -214,14 +206,13 @@ def test_after_a_tag_values_without_one_still_go_to_the_main_output() -> None:
 def test_with_object_reuse_values_are_handed_on_as_they_are() -> None:
     output = KeptOutput()
     value = [1]
-    Collector(output, copies=False).sweep([[value, (OutputTag("side"), value)]], None, "it")
+    sweep(Collector(output, copies=False), [[value, (OutputTag("side"), value)]])
     assert output.records[0] is value and output.side_records("side")[0] is value
 
 
 def run_calls(output: KeptOutput, function: Callable[..., object], records: list[Any]) -> None:
     """All of them in one bundle without times."""
-    keys = [None] * len(records)
-    Collector(output).sweep_calls(function, Moment(), Cursor(), keys, Bundle(records), "it")
+    loops_of(function, Collector(output), passed=Moment()).run(Bundle(records))
 
 
 def test_calls_for_a_bundle_without_times_give_bundles_without_times() -> None:
@@ -312,7 +303,7 @@ def test_what_a_call_returned_and_cannot_be_iterated_is_told(found: object) -> N
 @pytest.mark.parametrize("found", [5, object()])
 def test_what_cannot_be_iterated_is_told_with_the_method(found: object) -> None:
     with pytest.raises(TypeError, match="process_element must return an iterable"):
-        Collector(KeptOutput()).sweep([found], None, "process_element")
+        sweep(Collector(KeptOutput()), [found], who="process_element")
 
 
 def _take_and_flush(collector: Collector, tag: OutputTag) -> None:

@@ -19,11 +19,18 @@ from headgate.base.elements import Bundle
 from headgate.base.fields import TUPLES, FieldShape, RecordFields, Same
 from headgate.base.shapes import field_shape
 from headgate.core.chain.operator import Operator
-from headgate.core.operators.basic import FilterOperator, MapOperator
+from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
 from headgate.core.operators.reduce import ReduceOperator
+from headgate.core.operators.two_inputs import (
+    CoFlatMapOperator,
+    CoMapOperator,
+    CoProcessOperator,
+    KeyedCoProcessOperator,
+)
 from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import INLINING, KeptOutput, open_operator
+from tests.core.operators.failing_kit import TolerantRun
 
 NAMES = ("value", "a", "b", "len")
 
@@ -173,12 +180,22 @@ def opened(module: ModuleType, keyed: bool) -> Any:
             else:
                 self.last = self.count = Context()
 
+        def nothing(self, value: Any, *context: Any) -> None:
+            """For the other input."""
+
+        map2 = flat_map2 = process_element2 = nothing
+
     return Function()
 
 
-def outcome(operator: Operator, function: Any, bundles: list[Bundle], reuse: bool) -> Any:
-    """Everything that can be seen from outside."""
-    output = open_operator(operator, reuse)
+def outcome(
+    operator: Operator, function: Any, bundles: list[Bundle], reuse: bool, skips: bool = False
+) -> Any:
+    """Everything that can be seen from outside; ``skips``: records that fail are left out."""
+    if skips:
+        output = TolerantRun(operator, reuse=reuse).output
+    else:
+        output = open_operator(operator, reuse)
     errors = []
     for bundle in bundles:
         try:
@@ -206,13 +223,23 @@ KINDS: dict[str, tuple[str, str, Callable[[Any], Operator]]] = {
     "map": ("map", "value", MapOperator),
     "filter": ("filter", "value", FilterOperator),
     "reduce": ("reduce", "a, value", lambda f: ReduceOperator(f, lambda record: 0, False)),
+    "flat map": ("flat_map", "value", FlatMapOperator),
     "process": ("process_element", "value, ctx", ProcessOperator),
+    "co-map": ("map1", "value", CoMapOperator),
+    "co-flat map": ("flat_map1", "value", CoFlatMapOperator),
+    "co-process": ("process_element1", "value, ctx", CoProcessOperator),
     "keyed process": (
         "process_element",
         "value, ctx",
         lambda f: KeyedProcessOperator(f, lambda record: len(str(record)) % 2),
     ),
+    "keyed co-process": (
+        "process_element1",
+        "value, ctx",
+        lambda f: KeyedCoProcessOperator(f, *[lambda record: len(str(record)) % 2] * 2),
+    ),
 }
+YIELDING = ("process", "flat map")
 
 
 ROWS = [("a", 1, "x"), ("b", [4], "x"), ("a", None, "x"), ("a", 2.5, "x"), ("b", (1, 2), "x")]
@@ -335,29 +362,30 @@ def _field(random: Random, reads: Sequence[Any]) -> str:
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
 @pytest.mark.parametrize("kind", KINDS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
-@given(seed=st.integers(0, 2**64), reuse=st.booleans(), timed=st.booleans())
+@given(seed=st.integers(0, 2**64), reuse=st.booleans(), timed=st.booleans(), skips=st.booleans())
 def test_a_function_does_the_same_in_a_loop(
-    kind: str, tmp_path: Path, seed: int, reuse: bool, timed: bool
+    kind: str, tmp_path: Path, seed: int, reuse: bool, timed: bool, skips: bool
 ) -> None:
     method, parameters, make = KINDS[kind]
-    random, yields = Random(seed), "process" in kind
+    random, yields = Random(seed), kind.endswith(YIELDING)
     lines = statements(random, yields)
     if not yields:
         lines.append(f"return {expression(random)}")
     others = [name for name in NAMES if name not in parameters.split(", ")]
     assigned = [name for name in others if random.random() < 0.9]
     text = program(method, parameters, assigned, lines)
-    if not yields:
+    if "ctx" not in parameters:
         text = text.replace("ctx.timestamp()", "3")
     outcomes = []
     for inlined in (False, True):
         INLINING["on"] = inlined
         module = module_of(tmp_path / f"program_{seed}_{kind}.py", text)
-        function = opened(module, kind == "keyed process")
+        function = opened(module, kind.startswith("keyed"))
         records = [[4] if record == [4] else record for record in RECORDS]
         bundles = [
             Bundle(part, list(range(len(part))) if timed else None)
             for part in (records[:4], records[4:6], records[6:7], records[7:])
         ]
-        outcomes.append((outcome(make(function), function, bundles, reuse), module.LOG))
+        seen = outcome(make(function), function, bundles, reuse, skips)
+        outcomes.append((seen, module.LOG))
     assert outcomes[0] == outcomes[1], text

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from headgate.core.chain.copies import LOOKS
 from headgate.core.inlining.loops import (
     Loop,
+    LoopWay,
     body_of,
+    can_emit,
     each_loop,
+    emitting_loop,
     filter_loop,
     map_loop,
-    process_loop,
     reduce_loop,
 )
 from headgate.core.inlining.made_records import RecordMakers
@@ -232,11 +234,9 @@ def test_a_process_function_yields_the_same(
             )
             given = {**LOOKS, "CONTEXT": context, "cursor": cursor, "stamp": stamps.append}
             given |= {"piece": 10_000, "send_on": None}
-            loop = process_loop(
+            loop = emitting_loop(
                 *(call, body, RecordMakers(body.function), given),
-                by_value=by_value,
-                keyed=True,
-                timed=timed,
+                way=LoopWay(by_value, keyed=True, timed=timed),
                 states=states if inlines_states else None,
             )
             assert loop is not None
@@ -252,12 +252,23 @@ def test_a_process_function_yields_the_same(
     assert outcomes[0] == outcomes[1]
 
 
-def test_a_function_that_yields_without_end_is_sent_in_pieces() -> None:
-    class Endless:
-        def process_element(self, value: int, ctx: Any) -> Any:
-            while True:
-                yield value
+class Endless:
+    def process_element(self, value: int, ctx: Any) -> Any:
+        while True:
+            yield value
 
+
+class EndlessUntilBreak:
+    def process_element(self, value: int, ctx: Any) -> Any:
+        while True:
+            yield value
+            if value:
+                continue
+            break
+
+
+@pytest.mark.parametrize("endless", [Endless(), EndlessUntilBreak()])
+def test_a_function_that_yields_without_end_is_sent_in_pieces(endless: Any) -> None:
     sent: list[int] = []
     pieces: list[int] = []
 
@@ -267,14 +278,13 @@ def test_a_function_that_yields_without_end_is_sent_in_pieces() -> None:
         if len(pieces) == 3:
             raise KeyboardInterrupt
 
-    call = Endless().process_element
-    body = body_of(call, 2, definitions_of(Endless()))
+    call = endless.process_element
+    body = body_of(call, 2, definitions_of(endless))
     assert body is not None
     given = {**LOOKS, "CONTEXT": Context(), "cursor": None, "stamp": None}
     given |= {"piece": 7, "send_on": send_on}
-    loop = process_loop(
-        call, body, RecordMakers(body.function), given, by_value=True, keyed=False, timed=False
-    )
+    way = LoopWay(by_value=True, keyed=False, timed=False)
+    loop = emitting_loop(call, body, RecordMakers(body.function), given, way=way)
     assert loop is not None
     with pytest.raises(KeyboardInterrupt):
         loop([1], sent)
@@ -300,13 +310,7 @@ def test_a_generator_that_returns_a_value_is_called() -> None:
     call = Returning().process_element
     body = body_of(call, 2, definitions_of(Returning()))
     assert body is not None
-    given = {"CONTEXT": None}
-    assert (
-        process_loop(
-            call, body, RecordMakers(body.function), given, by_value=True, keyed=False, timed=False
-        )
-        is None
-    )
+    assert not can_emit(body, LoopWay(by_value=True, keyed=False, timed=False))
 
 
 def test_variables_do_not_outlive_their_record() -> None:
@@ -338,10 +342,4 @@ def test_a_method_that_assigns_self_or_its_context_is_called() -> None:
     call = Odd().process_element
     body = body_of(call, 2, definitions_of(Odd()))
     assert body is not None
-    given = {"CONTEXT": None}
-    assert (
-        process_loop(
-            call, body, RecordMakers(body.function), given, by_value=True, keyed=False, timed=False
-        )
-        is None
-    )
+    assert not can_emit(body, LoopWay(by_value=True, keyed=False, timed=False))

@@ -191,7 +191,7 @@ def test_inlined_states_do_what_called_ones_do(
             output = open_operator(operator)
         finally:
             INLINING["on"] = False
-        assert (operator._loops is not None) == inlined
+        assert operator._loops.is_inlined == inlined
         errors, snapshots = [], []
         NOTED.clear()
         for bundle in bundles:

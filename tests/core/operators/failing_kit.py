@@ -10,7 +10,7 @@ from headgate.core.chain.operator import Operator
 from headgate.core.chain.record_failures import RecordFailures
 from headgate.functions.error_policy import DeadLetter, ErrorPolicy
 from headgate.functions.function import OutputTag
-from tests.core.chain.kit import KeptOutput, context
+from tests.core.chain.kit import KeptOutput, context, with_sources
 
 DEAD = OutputTag("dead")
 LETTERS = ErrorPolicy.dead_letters(DEAD)
@@ -40,7 +40,7 @@ class TolerantRun:
         operator.failures = self.failures
         operator.reuses_objects = reuse
         operator.set_up(self.output)
-        operator.open(opened)
+        operator.open(with_sources(operator, opened))
 
     def process(self, *records: Any, number: int = 0, times: Sequence[int] | None = None) -> None:
         bundle = Bundle(list(records), None if times is None else list(times))

@@ -120,6 +120,17 @@ def test_a_flat_map_function_must_return_an_iterable(found: Any) -> None:
         operator.process(Bundle([1]), 0)
 
 
+def test_a_flat_map_function_that_returns_nothing_is_told() -> None:
+    seen: list[int] = []
+
+    def forgetful(value: int) -> None:
+        seen.append(value)
+
+    with pytest.raises(TypeError, match="flat_map function must return an iterable .* not None"):
+        run(FlatMapOperator(forgetful), [Bundle([1])])
+    assert seen == [1]
+
+
 @pytest.mark.parametrize("timed", [False, True])
 def test_many_records_out_of_one_go_on_in_pieces(timed: bool) -> None:
     operator = FlatMapOperator(lambda n: range(PIECE // 2))

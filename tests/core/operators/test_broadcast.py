@@ -21,6 +21,8 @@ from headgate.functions.state import (
 )
 from tests.core.chain.kit import NOW_MS, HandClock, open_operator
 
+pytestmark = pytest.mark.usefixtures("inlining")
+
 LIMITS = MapStateDescriptor("limits")
 
 

@@ -20,6 +20,8 @@ from headgate.functions.function import OutputTag
 from headgate.functions.state import ListStateDescriptor, ValueStateDescriptor
 from tests.core.chain.kit import NOW_MS, HandClock, KeptOutput, open_operator
 
+pytestmark = pytest.mark.usefixtures("inlining")
+
 
 class Both:
     """All methods of functions with two inputs, and a log."""

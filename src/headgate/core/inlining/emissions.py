@@ -72,6 +72,8 @@ class Sending:
         made = self._makers.made(value)
         if made is not None:
             return self._made_sent(made)
+        if isinstance(value, ast.Name) and value.id == "_hg_value":  # what a call gave
+            return self._looked_at()
         return [*statements_of("_hg_value = _hg_VALUE", VALUE=value), *self._looked_at()]
 
     def _looked_at(self, holders: str = "") -> list[ast.stmt]:
@@ -203,23 +205,44 @@ class ScalarFolding(Sending):
 class Yielding(Sending):
     """What is yielded is sent, with its record's time; ``return`` goes on to the next record."""
 
-    def __init__(self, makers: RecordMakers, by_value: bool, timed: bool) -> None:
+    def __init__(
+        self, makers: RecordMakers, by_value: bool, timed: bool, takes_back: bool = False
+    ) -> None:
+        """``takes_back``: what was sent for a record that fails is taken back."""
         super().__init__(makers, by_value)
         self._timed = timed
+        self._takes_back = takes_back
 
     def returned(self, value: ast.expr | None) -> list[ast.stmt]:
         return [ast.Continue()]
 
     def yielded(self, value: ast.expr | None, looped: bool) -> list[ast.stmt]:
-        statements = self._sent(value or ast.Constant(None))
-        if self._timed:
-            statements += statements_of("_hg_stamp(_hg_time)")
+        statements = self._stamped(value or ast.Constant(None))
         if looped:  # a function may yield more than memory holds
-            statements += statements_of("if _hg_len(_hg_sent) >= _hg_piece:\n    _hg_send_on()")
+            send_on = "if _hg_len(_hg_sent) >= _hg_piece:\n    _hg_send_on()"
+            if self._takes_back:
+                send_on += "\n    _hg_before = 0"
+            statements += statements_of(send_on)
         return statements
 
     def ended(self) -> list[ast.stmt]:
         return []
+
+    def _stamped(self, value: ast.expr) -> list[ast.stmt]:
+        stamp = statements_of("_hg_stamp(_hg_time)") if self._timed else []
+        return [*self._sent(value), *stamp]
+
+
+class Answering(Yielding):
+    """What is returned is sent, with its record's time, unless it is None."""
+
+    def returned(self, value: ast.expr | None) -> list[ast.stmt]:
+        if value is None:
+            return [ast.Continue()]
+        statements = statements_of(
+            "_hg_value = _hg_VALUE\nif _hg_value is None:\n    continue", VALUE=value
+        )
+        return [*statements, *self._stamped(ast.Name("_hg_value", ast.Load())), ast.Continue()]
 
 
 class Placing(ast.NodeTransformer):

@@ -12,8 +12,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from types import CodeType, FunctionType, MethodType
-from typing import Final, TypeAlias
+from textwrap import indent
+from types import CodeType, FunctionType, GeneratorType, MethodType
+from typing import Final, TypeAlias, cast
 
 from headgate.base.elements import Record
 from headgate.base.fields import TUPLES, FieldShape, Place, RecordFields, Same
@@ -34,6 +35,7 @@ from headgate.core.inlining.definitions import (
     plain_function,
 )
 from headgate.core.inlining.emissions import (
+    Answering,
     Folding,
     Parting,
     Placing,
@@ -106,6 +108,7 @@ _BUILTINS: Final = {
     "len": len,
     "zip": zip,
     "exception": Exception,
+    "generator": GeneratorType,
     "not_found": (KeyError, TypeError),
 }
 
@@ -256,52 +259,134 @@ def _apart_reduce(
     return maker.make("\n".join(lines), emission, given | apart.given, taken)
 
 
-def process_loop(
+def emitting_loop(
     call: object,
     body: InlineBody,
     makers: RecordMakers,
     given: dict[str, object],
     *,
-    by_value: bool,
-    keyed: bool,
-    timed: bool,
+    way: "LoopWay",
     states: StateCalls | None = None,
     part: RecordPart | None = None,
     apart: ApartLoop | None = None,
 ) -> Loop | None:
-    """``loop(records[, keys][, times], sent[, entries of each state …])`` sends what is yielded.
+    """``loop(records[, keys][, times], sent[, entries of each state …])`` sends what is emitted.
 
     ``sent`` is the list that it is added to. ``given``: as for ``each_loop``, and ``CONTEXT``,
-    ``cursor``, ``piece``, ``send_on`` and ``stamp``. ``part``, ``apart``: as for ``reduce_loop``;
-    ``given`` has ``see`` then, too, which freezes keys.
+    ``cursor``, ``piece``, ``send_on``, ``stamp`` and ``failed``. ``part``, ``apart``: as for
+    ``reduce_loop``; ``given`` has ``see`` then, too, which freezes keys.
     """
-    if _returns_a_value(body.statements):
-        return None  # a list, or a generator's: nobody asks for it, but making it may do something
-    if body.parameters[-1] in stored_names(body.statements):
-        return None  # the context is set once for all records
-    lists = {"RECORD": "records"} | ({"key": "keys"} if keyed and part is None else {})
+    roles = ("RECORD", "CONTEXT") if way.has_context else ("RECORD",)
+    lists = {"RECORD": "records"} | ({"key": "keys"} if way.keyed and part is None else {})
     key_lines, same = _key_lines(part), []
     if apart is not None:
         body, lists, same = apart.body, _item_lists(apart), names_of(apart.same)
         key_lines = _item_lines(apart)
-    lists |= {"time": "times"} if timed else {}
-    lines = ["_hg_send = _hg_sent.append", "_hg_key_kind = None", _head(lists)]
-    if keyed and part is not None:
-        lines += [*key_lines, _LOOK_AT_KEY]
-    lines += ["    _hg_cursor.key = _hg_key"] if keyed else []
-    lines += ["    _hg_CONTEXT.time_ms = _hg_time"] if timed else []
-    lines.append("    _hg_BODY")
-    maker = _LoopMaker(call, body, ("RECORD", "CONTEXT"), states)
-    taken = (*lists.values(), *same, "sent")
-    constants = given | _constant(part)
-    return maker.make("\n".join(lines), Yielding(makers, by_value, timed), constants, taken)
+    lists |= {"time": "times"} if way.timed else {}
+    lines = [*key_lines, _LOOK_AT_KEY] if way.keyed and part is not None else []
+    lines += ["    _hg_cursor.key = _hg_key"] if way.keyed else []
+    lines += ["    _hg_CONTEXT.time_ms = _hg_time"] if way.timed and way.has_context else []
+    text = "\n".join([*lines, "    _hg_BODY"])
+    text = _skipping_loop(lists, text) if way.skips_failures else f"{_head(lists)}\n{text}"
+    emission = (Answering if way.answers else Yielding)(
+        makers, way.by_value, way.timed, way.skips_failures
+    )
+    maker = _LoopMaker(call, body, roles, states)
+    text = f"_hg_send = _hg_sent.append\n_hg_key_kind = None\n{text}"
+    given = given | _constant(part) | {"takes_none": way.takes_none}
+    return maker.make(text, emission, given, (*lists.values(), *same, "sent"))
+
+
+@dataclass(frozen=True, slots=True)
+class LoopWay:
+    """How a loop goes over records, and what it does with what the function gives."""
+
+    by_value: bool
+    keyed: bool
+    timed: bool
+    has_context: bool = True
+    """The function takes a context behind the record."""
+    answers: bool = False
+    """What the function returns is sent, and not what it yields."""
+    takes_none: bool = True
+    """The function may return None in place of values."""
+    skips_failures: bool = False
+    """``failed(error, source, length)`` is told of an error, and the loop goes on."""
+
+
+def can_emit(body: InlineBody, way: LoopWay) -> bool:
+    """Whether a loop may have the body in it; otherwise it calls the function."""
+    if body.yields if way.answers else _returns_a_value(body.statements):
+        return False  # a list, or a generator's: nobody asks for it, but making it may do something
+    if not way.answers and not way.takes_none and not body.yields:
+        return False  # the call has to fail
+    # A context is set once for all records.
+    return not way.has_context or body.parameters[-1] not in stored_names(body.statements)
+
+
+_CALLED: Final = {
+    "values": """
+_hg_found = _hg_call(_hg_record)
+if _hg_type(_hg_found) is not _hg_generator:
+    if _hg_found is None and _hg_takes_none:
+        return
+    _hg_found = _hg_iterator(_hg_found)
+for _hg_value in _hg_found:
+    yield _hg_value
+    break
+else:
+    return
+for _hg_value in _hg_found:
+    yield _hg_value
+""",
+    "value": "return _hg_call(_hg_record)",
+}
+
+
+def called_body(way: LoopWay) -> InlineBody:
+    """A body that calls the function, for those that have to be called.
+
+    ``given`` of a loop has ``call``, and ``iterator`` for what is returned if nothing is answered.
+    Most calls give one value: that takes no look at the length of the list.
+    """
+    parameters = ("_hg_record", "_hg_context") if way.has_context else ("_hg_record",)
+    text = _CALLED["value" if way.answers else "values"]
+    statements = statements_of(text.replace("(_hg_record)", f"({', '.join(parameters)})"))
+    line = called_body.__code__.co_firstlineno
+    for statement in statements:
+        for node in ast.walk(statement):
+            if "lineno" in node._attributes:
+                node.lineno = node.end_lineno = line  # type: ignore[attr-defined]
+                node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
+    # This function lends loops with calls its file, its globals and its name.
+    return InlineBody(
+        cast("FunctionType", called_body), parameters, tuple(statements), not way.answers
+    )
 
 
 def _head(lists: Mapping[str, str]) -> str:
     """The head of a loop over the records and other lists, given by what an item is called."""
+    items, source = _entries(lists)
+    return f"{_FROM}\nfor {items} in {source}:"
+
+
+def _entries(lists: Mapping[str, str]) -> tuple[str, str]:
+    """The variables of a loop over lists, and what it goes over."""
     items, behind = ", ".join(map(_own, lists)), map(_own, [*lists.values()][1:])
     sources = ", ".join([SOURCE, *behind])
-    return f"{_FROM}\nfor {items} in {f'_hg_zip({sources})' if len(lists) > 1 else sources}:"
+    return items, f"_hg_zip({sources})" if len(lists) > 1 else sources
+
+
+def _skipping_loop(lists: Mapping[str, str], body: str) -> str:
+    """A loop that goes on with the next record when one has failed."""
+    items, source = _entries(lists)
+    return (
+        f"{_FROM}\n_hg_entries = {source}\n_hg_before = 0\n"
+        f"while True:\n    try:\n        for {items} in _hg_entries:\n"
+        f"            _hg_before = _hg_len(_hg_sent)\n{indent(body, ' ' * 8)}\n        break\n"
+        f"    except _hg_exception as _hg_error:\n"
+        f"        _hg_failed(_hg_error, {SOURCE}, _hg_before)"
+    )
 
 
 def _key_lines(part: RecordPart | None) -> list[str]:
@@ -354,7 +439,8 @@ class _LoopMaker:
         statements = self._inlined(self._body.statements, emission, looped=False)
         if not always_leaves(self._body.statements):
             statements += emission.ended()
-        if local := stored_names(self._body.statements) - set(self._body.parameters):
+        local = stored_names(self._body.statements) - set(self._body.parameters)
+        if local := {name for name in local if not name.startswith(PREFIX)}:
             # What the record before has left is released, as when a call ends.
             statements = statements_of(" = ".join([*sorted(local), "None"])) + statements
         loop = Placing(self._roles, statements).place(template)
@@ -401,7 +487,8 @@ class _LoopMaker:
                 statement.body = self._inlined(statement.body, emission, looped)
                 statement.orelse = self._inlined(statement.orelse, emission, looped)
             case ast.For() | ast.While():
-                statement.body = self._inlined(statement.body, emission, True)
+                looped = looped or not _runs_once(statement)
+                statement.body = self._inlined(statement.body, emission, looped)
                 statement.orelse = self._inlined(statement.orelse, emission, True)
             case _:
                 pass
@@ -440,6 +527,13 @@ def _comprehension(template: str, call: object, body: InlineBody) -> Loop | None
 
 def _own(name: str) -> str:
     return f"{PREFIX}{name}"
+
+
+def _runs_once(loop: ast.For | ast.While) -> bool:
+    """Whether the body ends with ``break``, and nothing goes on before."""
+    parts = [part for statement in loop.body for part in ast.walk(statement)]
+    is_left = isinstance(loop.body[-1], ast.Break)
+    return is_left and not any(isinstance(part, ast.Continue) for part in parts)
 
 
 def _returns_a_value(statements: Iterable[ast.stmt]) -> bool:

@@ -8,12 +8,12 @@ of that nothing is sent, but for whole pieces that a flat map had sent before it
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import Final
 
 from headgate.base.elements import Bundle, Key, Record
 from headgate.base.fields import FieldShape
 from headgate.base.values import own, own_result
+from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import Emission
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
@@ -24,8 +24,9 @@ from headgate.core.chain.record_failures import (
     bundle_without,
     without,
 )
-from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction, iterable
+from headgate.core.chain.user_function import StatefulOperator, UserFunction
 from headgate.core.inlining.loops import body_of, filter_loop
+from headgate.core.operators.record_loops import RecordLoops
 from headgate.core.state.cursor import Cursor
 
 
@@ -194,44 +195,21 @@ class FlatMapOperator(FunctionOperator):
 
     method = "flat_map"
 
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._loops = RecordLoops(
+            self._call,
+            "a flat_map function",
+            context,
+            Collector(self.output, not self.reuses_objects),
+            cursor=None if self._keyed is None else self._keyed.cursor,
+            selection=None if self._keyed is None else self._selection,
+            failures=self.failures,
+            takes_none=False,
+        )
+
     def process(self, bundle: Bundle, number: int) -> None:
-        visited: Iterable[Record]
-        if self.failures is None:
-            visited = self.visited(bundle.records)
-        else:
-            bundle, visited = self.visited_on(bundle)
-        copies = not self.reuses_objects
-        results: list[Record] = []
-        times: list[int | None] | None = None if bundle.timestamps is None else []
-        before = index = 0
-        places = enumerate(visited)
-        while True:
-            try:
-                for index, record in places:
-                    before = len(results)
-                    found = iterable(self._call(record), "a flat_map function")
-                    many = map(own, found) if copies else iter(found)
-                    while True:
-                        # A list is in memory anyway; a generator may yield more than memory holds.
-                        results.extend(
-                            many if type(found) is list else islice(many, PIECE - before)
-                        )
-                        if bundle.timestamps is not None and times is not None:
-                            times.extend([bundle.timestamps[index]] * (len(results) - before))
-                        if len(results) < PIECE:
-                            break
-                        self.output.collect(Bundle(results, times))
-                        results, times, before = [], None if times is None else [], 0
-                break
-            except Exception as error:
-                if self.failures is None:
-                    raise
-                del results[before:]  # what a whole piece has taken along is sent
-                self._streak.failed_at(error, bundle, index)
-        if self.failures is not None:
-            self._streak.ended(bundle)
-        if results:
-            self.output.collect(Bundle(results, times))
+        self._loops.run(bundle)
 
 
 _DROPPED: Final = object()

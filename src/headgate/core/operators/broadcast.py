@@ -5,10 +5,11 @@ broadcast state, since all tasks see its records; the normal side reads. Keys, k
 timers belong to the normal side alone.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from headgate.base.elements import MIN_WATERMARK_MS, Key, Record, Watermark
+from headgate.core.chain.collector import TimedContext
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.operators.process import TimerCall
@@ -148,10 +149,6 @@ class BroadcastProcessOperator(TwoInputOperator):
         self._states = self._function.states  # the same that ``initialize_state`` gets
         self._reads_broadcast = batch
 
-    def open(self, context: OperatorContext) -> None:
-        super().open(context)
-        self._contexts = self._make_contexts(context)
-
     def selection(self) -> Collection[int] | None:
         return (BROADCAST,) if self._reads_broadcast else None
 
@@ -159,18 +156,14 @@ class BroadcastProcessOperator(TwoInputOperator):
         if number == BROADCAST:
             self._reads_broadcast = False
 
-    def called(
-        self, visited: Iterable[Record], times: Iterable[int | None], number: int
-    ) -> Iterator[Record]:
-        call, context = self._calls[number], self._contexts[number]
-        for record, timestamp in zip(visited, times):  # noqa: B905 - may have no end
-            context.time_ms = timestamp
-            yield call(record, context)
-
     def watermark_advanced(self, watermark: Watermark) -> None:
-        for context in self._contexts:
+        for context in self._sides:
             context.watermark_ms = watermark.timestamp_ms
         super().watermark_advanced(watermark)
+
+    def contexts(self, context: OperatorContext) -> Sequence[TimedContext | None]:
+        self._sides = self._make_contexts(context)
+        return self._sides
 
     def _make_contexts(self, context: OperatorContext) -> tuple[SideContext, SideContext]:
         return NormalContext(context, self._states), BroadcastContext(context, self._states)

@@ -5,19 +5,17 @@ is due. What ``process_element`` yields has its record's timestamp, what ``on_ti
 timer's time.
 """
 
-from collections.abc import Iterator
-from itertools import repeat
 from typing import Protocol
 
-from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Watermark
+from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Watermark
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.user_function import iterable
 from headgate.core.operators.basic import FunctionOperator
-from headgate.core.operators.process_loops import process_loops
-from headgate.core.state.cursor import NO_KEY, Cursor
+from headgate.core.operators.record_loops import RecordLoops
+from headgate.core.state.cursor import Cursor
 from headgate.functions.context import TimeDomain, TimerService
 from headgate.functions.error_policy import FailedTimer
 
@@ -109,33 +107,21 @@ class ProcessOperator(FunctionOperator):
         self._times = ReadOnlyTimerService(context)
         self._context = ProcessContext(self._times)
         self._collector = Collector(self.output, not self.reuses_objects)
-        self._no_keys = Cursor(), repeat(NO_KEY)
-        self._loops = process_loops(self._call, context, self._collector, self._context)
+        self._loops = RecordLoops(
+            self._call,
+            self.method,
+            context,
+            self._collector,
+            passed=self._context,
+            failures=self.failures,
+        )
 
     def process(self, bundle: Bundle, number: int) -> None:
-        if self.failures is None:
-            cursor, keys = self._no_keys
-            if self._loops is not None and self._loops.run(bundle):
-                return
-            self._collector.sweep_calls(
-                self._call, self._context, cursor, keys, bundle, "process_element"
-            )
-            return
-        source = iter(bundle.records)
-        entries = zip(source, bundle.timestamps or repeat(None))  # noqa: B905 - repeat has no end
-        self._collector.sweep_on(
-            lambda: self._calls(entries), bundle, source, "process_element", self._streak
-        )
+        self._loops.run(bundle)
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         self._times.watermark_ms = watermark.timestamp_ms
         super().watermark_advanced(watermark)
-
-    def _calls(self, entries: Iterator[tuple[Record, int | None]]) -> Iterator[Record]:
-        call, context = self._call, self._context
-        for record, timestamp in entries:
-            context.time_ms = timestamp
-            yield call(record, context)
 
 
 class KeyedProcessOperator(FunctionOperator):
@@ -146,9 +132,15 @@ class KeyedProcessOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         self._collector = Collector(self.output, not self.reuses_objects)
         super().open(context)
-        self._loops = process_loops(
-            *(self._call, context, self._collector, self._context),
-            *(self._cursor, self._selection),
+        self._loops = RecordLoops(
+            self._call,
+            self.method,
+            context,
+            self._collector,
+            passed=self._context,
+            cursor=self._cursor,
+            selection=self._selection,
+            failures=self.failures,
         )
 
     def keyed_context(self, context: OperatorContext) -> KeyedContext:
@@ -162,20 +154,7 @@ class KeyedProcessOperator(FunctionOperator):
         return keyed
 
     def process(self, bundle: Bundle, number: int) -> None:
-        if self.failures is None:
-            if self._loops is not None and self._loops.run(bundle):
-                return
-            keys = self._selection.keys(bundle.records)
-            self._collector.sweep_calls(
-                self._call, self._context, self._cursor, keys, bundle, "process_element"
-            )
-            return
-        bundle, keys = self._selection.keyed(bundle, self._key_streak)
-        source = iter(bundle.records)
-        entries = zip(source, bundle.timestamps or repeat(None), keys)  # noqa: B905 - as long
-        self._collector.sweep_on(
-            lambda: self._calls(entries), bundle, source, "process_element", self._streak
-        )
+        self._loops.run(bundle)
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         self._timers.watermark_advanced(watermark.timestamp_ms)
@@ -185,13 +164,6 @@ class KeyedProcessOperator(FunctionOperator):
     def key_ended(self) -> None:
         super().key_ended()
         self._collector.flush()
-
-    def _calls(self, entries: Iterator[tuple[Record, int | None, Key]]) -> Iterator[Record]:
-        call, context, cursor = self._call, self._context, self._cursor
-        for record, timestamp, key in entries:
-            cursor.key = key
-            context.time_ms = timestamp
-            yield call(record, context)
 
     def _fire(self, time_ms: int, domain: TimeDomain) -> None:
         self._timer_call.fire(time_ms, domain)

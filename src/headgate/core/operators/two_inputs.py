@@ -4,12 +4,11 @@ If both streams have keys the cursor stands at a record's key while its method i
 the function has state, and process functions have timers: they meet what either side has kept.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from headgate.base.elements import Bundle, Key, Record, Watermark
-from headgate.core.chain.collector import Collector
+from headgate.core.chain.collector import Collector, TimedContext
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
@@ -20,6 +19,7 @@ from headgate.core.operators.process import (
     ReadOnlyTimerService,
     TimerCall,
 )
+from headgate.core.operators.record_loops import RecordLoops
 from headgate.core.state.cursor import NO_KEY
 from headgate.functions.context import TimeDomain
 
@@ -33,11 +33,12 @@ class TwoInputOperator(StatefulOperator):
     inputs = 2
     methods: tuple[str, str]
     has_timers = False
+    answers = False
+    """The methods return a record, or None; others return many."""
 
     def __init__(self, function: object, keys_of: KeysOf | None = None) -> None:
         """Without ``keys_of`` neither input has keys, so there is no state."""
         self._function: UserFunction = UserFunction(function, self.methods[0])
-        self._calls: list[Callable[..., Record]]
         self._keys_of = keys_of
 
     def open(self, context: OperatorContext) -> None:
@@ -55,73 +56,38 @@ class TwoInputOperator(StatefulOperator):
                 for key_of in self._keys_of
             ]
             opener = self._keyed.opener
-        if self.failures is not None:
-            self._streaks = [self.failures.streak() for _ in self.methods]
-            self._key_streaks = [self.failures.streak() for _ in self.methods]
         self._function.open(context, opener)
-        self._calls = [getattr(self._function.function, method) for method in self.methods]
+        self._passed = self.contexts(context)
+        self._loops = [self._loops_of(number, context) for number in range(self.inputs)]
 
     def process(self, bundle: Bundle, number: int) -> None:
-        who = self.methods[number]
-        if self.failures is None:
-            calls = self.called(
-                self.visited(bundle.records, number), bundle.timestamps or repeat(None), number
-            )
-            self._collector.sweep(calls, bundle.timestamps, who)
-            return
-        bundle, source, visited = self._visited_on(bundle, number)
-        times = repeat(None) if bundle.timestamps is None else iter(bundle.timestamps)
-        self._collector.sweep_on(
-            lambda: self.called(visited, times, number), bundle, source, who, self._streaks[number]
+        if self._keyed is not None and self._selections[number] is None:
+            self._keyed.cursor.key = NO_KEY
+        self._loops[number].run(bundle)
+
+    def contexts(self, context: OperatorContext) -> Sequence[TimedContext | None]:
+        """What the method of each input takes behind a record."""
+        return None, None
+
+    def _loops_of(self, number: int, context: OperatorContext) -> RecordLoops:
+        return RecordLoops(
+            getattr(self._function.function, self.methods[number]),
+            self.methods[number],
+            context,
+            self._collector,
+            passed=self._passed[number],
+            cursor=None if self._keyed is None else self._keyed.cursor,
+            selection=None if self._keyed is None else self._selections[number],
+            failures=self.failures,
+            answers=self.answers,
         )
 
     def key_selector(self, number: int) -> Callable[[Record], Key] | None:
         return None if self._keys_of is None else self._keys_of[number]
 
-    def called(
-        self, visited: Iterable[Record], times: Iterable[int | None], number: int
-    ) -> Iterator[Record]:
-        """What the function returns for each record, one call at a time."""
-        raise NotImplementedError
-
-    def visited(self, records: list[Record], number: int) -> Iterable[Record]:
-        """The records one after the other; if they have keys the cursor goes with them."""
-        if self._keyed is None:
-            return records
-        selection = self._selections[number]
-        if selection is None:
-            self._keyed.cursor.key = NO_KEY
-            return records
-        return self._at_keys(records, selection.keys(records), self._keyed)
-
-    def _visited_on(
-        self, bundle: Bundle, number: int
-    ) -> tuple[Bundle, Iterator[Record], Iterator[Record]]:
-        """The records that have keys, the iterator of their list, and what visits them.
-
-        Both go on behind a record that the function has failed for.
-        """
-        selection = None if self._keyed is None else self._selections[number]
-        if self._keyed is None or selection is None:
-            if self._keyed is not None:
-                self._keyed.cursor.key = NO_KEY
-            source = iter(bundle.records)
-            return bundle, source, source
-        bundle, keys = selection.keyed(bundle, self._key_streaks[number])
-        source = iter(bundle.records)
-        return bundle, source, self._at_keys(source, keys, self._keyed)
-
     def key_ended(self) -> None:
         super().key_ended()
         self._collector.flush()
-
-    def _at_keys(
-        self, records: Iterable[Record], keys: list[Key], keyed: KeyedContext
-    ) -> Iterator[Record]:
-        cursor = keyed.cursor
-        for record, key in zip(records, keys, strict=True):
-            cursor.key = key
-            yield record
 
     def _fire(self, time_ms: int, domain: TimeDomain) -> None:
         raise AssertionError("a timer fired in an operator that registers none")
@@ -131,14 +97,7 @@ class CoMapOperator(TwoInputOperator):
     """One record out for each record in; None is dropped."""
 
     methods = ("map1", "map2")
-
-    def called(
-        self, visited: Iterable[Record], times: Iterable[int | None], number: int
-    ) -> Iterator[Record]:
-        call = self._calls[number]
-        for record in visited:
-            result = call(record)
-            yield None if result is None else (result,)
+    answers = True
 
 
 class CoFlatMapOperator(TwoInputOperator):
@@ -146,31 +105,16 @@ class CoFlatMapOperator(TwoInputOperator):
 
     methods = ("flat_map1", "flat_map2")
 
-    def called(
-        self, visited: Iterable[Record], times: Iterable[int | None], number: int
-    ) -> Iterator[Record]:
-        call = self._calls[number]
-        for record in visited:
-            yield call(record)
-
 
 class CoProcessOperator(TwoInputOperator):
     """``process_element1`` and ``process_element2``, with a context and side outputs."""
 
     methods = ("process_element1", "process_element2")
 
-    def open(self, context: OperatorContext) -> None:
+    def contexts(self, context: OperatorContext) -> Sequence[TimedContext | None]:
         self._times = ReadOnlyTimerService(context)
-        self._context = ProcessContext(self._times)
-        super().open(context)
-
-    def called(
-        self, visited: Iterable[Record], times: Iterable[int | None], number: int
-    ) -> Iterator[Record]:
-        call, context = self._calls[number], self._context
-        for record, timestamp in zip(visited, times):  # noqa: B905 - may have no end
-            context.time_ms = timestamp
-            yield call(record, context)
+        passed = ProcessContext(self._times)
+        return passed, passed
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         self._times.watermark_ms = watermark.timestamp_ms
@@ -190,15 +134,16 @@ class KeyedCoProcessOperator(CoProcessOperator):
     ) -> None:
         super().__init__(function, (key_of_1, key_of_2))
 
-    def open(self, context: OperatorContext) -> None:
-        super().open(context)
+    def contexts(self, context: OperatorContext) -> Sequence[TimedContext | None]:
+        super().contexts(context)
         keyed = self._keyed
         assert keyed is not None
-        self._context = KeyedProcessContext(keyed.timers, keyed.cursor)
         on_timer = OnTimerContext(keyed.timers, keyed.cursor)
         self._timer_call = TimerCall(
             self._function.function, on_timer, self._collector, self.failures
         )
+        passed = KeyedProcessContext(keyed.timers, keyed.cursor)
+        return passed, passed
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         assert self._keyed is not None

@@ -16,7 +16,10 @@ from headgate.plan.job_graph import JobVertex
 Read: TypeAlias = dict[str, dict[int, list[Definition]]]
 """The definitions of every file that was read, by the line that they begin in."""
 
-METHODS: Final = ("map", "filter", "reduce", "process_element")
+METHODS: Final = (
+    *("map", "map1", "map2", "flat_map", "flat_map1", "flat_map2", "filter", "reduce"),
+    *("process_element", "process_element1", "process_element2", "process_broadcast_element"),
+)
 """Methods of function objects that are called for each record by loops which can inline them."""
 
 

@@ -1,4 +1,4 @@
-"""Which loop a bundle takes: with times or without, with states inlined or called."""
+"""Which loop a bundle takes: inlined or called, with times or without, with states or without."""
 
 import traceback
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeySelection
 from headgate.core.operators.process import ProcessContext, ReadOnlyTimerService
-from headgate.core.operators.process_loops import ProcessLoops, process_loops
+from headgate.core.operators.record_loops import RecordLoops
 from headgate.core.state.cursor import Cursor
 from headgate.core.state.memory_states import PlainValue
 from headgate.functions.context import TaskInfo
@@ -99,7 +99,7 @@ class Returning:
 
 def loops_for(
     function: Any, cursor: Cursor, key_of: Callable[[Any], Any] = lambda record: record[0]
-) -> tuple[ProcessLoops | None, KeptOutput]:
+) -> tuple[RecordLoops, KeptOutput]:
     output = KeptOutput()
     info = TaskInfo("job", "vertex", 0, 1)
     context = OperatorContext("op", info, lambda: 0, definitions=tuple(definitions_of(function)))
@@ -107,7 +107,15 @@ def loops_for(
     call, collector = function.process_element, Collector(output)
     selection = KeySelection(key_of, "op")
     context_of_records = ProcessContext(timers)
-    loops = process_loops(call, context, collector, context_of_records, cursor, selection)
+    loops = RecordLoops(
+        call,
+        "it",
+        context,
+        collector,
+        passed=context_of_records,
+        cursor=cursor,
+        selection=selection,
+    )
     return loops, output
 
 
@@ -115,9 +123,8 @@ def test_a_bundle_with_times_and_one_without_take_their_own_loops() -> None:
     cursor, function = Cursor(), Counting()
     function.count = PlainValue({}, cursor)
     loops, output = loops_for(function, cursor)
-    assert loops is not None
-    assert loops.run(Bundle(["a", "b"], [5, 6]))
-    assert loops.run(Bundle(["a"]))
+    loops.run(Bundle(["a", "b"], [5, 6]))
+    loops.run(Bundle(["a"]))
     first, second, third = output.records
     assert (first, second) == (("a", 1, 5), ("b", 1, 6))
     assert third[:2] == ("a", 2) and third[2] < 0, "a record without time has the smallest"
@@ -126,8 +133,7 @@ def test_a_bundle_with_times_and_one_without_take_their_own_loops() -> None:
 
 def test_what_a_process_function_goes_on_to_change_is_copied_for_each_record() -> None:
     loops, output = loops_for(Keeping(), Cursor())
-    assert loops is not None
-    assert loops.run(Bundle(["a", "b", "c"]))
+    loops.run(Bundle(["a", "b", "c"]))
     assert output.records == [("a", ["a"]), ("b", ["a", "b"]), ("c", ["a", "b", "c"])]
 
 
@@ -135,10 +141,10 @@ def test_states_of_other_kinds_are_called() -> None:
     cursor, function = Cursor(), Counting()
     function.count = loud = LoudValue()
     loops, output = loops_for(function, cursor)
-    assert loops is not None and loops.run(Bundle(["a", "a"]))
+    loops.run(Bundle(["a", "a"]))
     assert loud.reads == 2 and [number for _, number, _ in output.records] == [1, 2]
     function.count = PlainValue({"a": 7}, cursor)
-    assert loops.run(Bundle(["a"]))
+    loops.run(Bundle(["a"]))
     assert output.records[-1][1] == 8 and loud.reads == 2
 
 
@@ -149,10 +155,9 @@ def test_states_that_attributes_find_anew_are_called(kind: type[Any]) -> None:
         cursor = Cursor()
         function = kind(PlainValue({}, cursor), PlainValue({}, cursor))
         loops, output = loops_for(function, cursor)
-        assert loops is not None
         if inlined:
             function.__dict__["count"] = function.states[0]
-            assert loops.run(Bundle(["a"] * 5))
+            loops.run(Bundle(["a"] * 5))
         else:
             cursor.key = "a"
             context = ProcessContext(ReadOnlyTimerService(Any))
@@ -176,7 +181,7 @@ class StoppingGenerator:
 @pytest.mark.parametrize("function", [Stopping(), StoppingGenerator()])
 def test_a_stop_iteration_is_what_it_is_in_a_call(function: Any) -> None:
     loops, _ = loops_for(function, Cursor())
-    assert loops is not None
+    assert loops.is_inlined
     with pytest.raises((StopIteration, RuntimeError)) as called:
         list(function.process_element("a", Any))
     with pytest.raises((StopIteration, RuntimeError)) as inlined:
@@ -186,8 +191,9 @@ def test_a_stop_iteration_is_what_it_is_in_a_call(function: Any) -> None:
 
 def test_a_function_that_returns_lists_is_called() -> None:
     loops, output = loops_for(Returning(), Cursor())
-    assert loops is None or not loops.run(Bundle(["a"]))
-    assert not output.records
+    assert not loops.is_inlined
+    loops.run(Bundle(["a", "b"]))
+    assert output.records == ["a", "b"]
 
 
 @pytest.mark.parametrize("key_of", [lambda record: record[0], lambda record: str(record[0])])
@@ -195,7 +201,7 @@ def test_keys_are_taken_by_the_loop_or_by_the_selector(key_of: Callable[[Any], A
     cursor, function = Cursor(), Counting()
     function.count = PlainValue({}, cursor)
     loops, output = loops_for(function, cursor, key_of)
-    assert loops is not None and loops.run(Bundle(["ab", "b", "ac"]))
+    loops.run(Bundle(["ab", "b", "ac"]))
     assert function.count.entries == {"a": 2, "b": 1}
     assert [record[:2] for record in output.records] == [("ab", 1), ("b", 1), ("ac", 2)]
 
@@ -204,9 +210,8 @@ def test_keys_that_cannot_be_hashed_or_are_no_number_are_frozen() -> None:
     cursor, function = Cursor(), Counting()
     function.count = PlainValue({}, cursor)
     loops, output = loops_for(function, cursor)
-    assert loops is not None
     keys = [1, [1], 1.0, [1], float("nan"), "x", float("nan"), True, None, {"a": [1]}]
-    assert loops.run(Bundle([(key, 0) for key in keys]))
+    loops.run(Bundle([(key, 0) for key in keys]))
     assert [number for _, number, _ in output.records] == [1, 1, 2, 2, 1, 1, 2, 3, 1, 1]
 
 
@@ -214,7 +219,6 @@ def test_an_error_of_the_selector_is_its_own() -> None:
     function = Counting()
     function.count = PlainValue({}, Cursor())
     loops, _ = loops_for(function, Cursor())
-    assert loops is not None
     with pytest.raises(UserFunctionFailed, match="when the key of a record was selected") as caught:
         loops.run(Bundle([("a", 1), ()]))
     assert isinstance(caught.value.__cause__, IndexError)

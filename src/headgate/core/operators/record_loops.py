@@ -1,0 +1,258 @@
+"""The loops of one user function over the records of bundles, compiled when they are first needed.
+
+A function is written into the loop if its source allows, else the loop calls it; both do the same.
+Which loop a bundle takes depends on whether its records have times or come taken apart, and on the
+states that the function has put into its attributes: those in memory are inlined as well. Law: of
+a record that fails under an error policy nothing is sent, but for whole pieces, and the loop goes
+on with the next one.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from operator import length_hint
+from typing import Final, NamedTuple
+
+from headgate.base.elements import Bundle, Key, Record
+from headgate.base.fields import RecordFields
+from headgate.core.chain.collector import Collector, TimedContext
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.keyed_context import KeySelection
+from headgate.core.chain.record_failures import RecordFailures
+from headgate.core.chain.user_function import iterable
+from headgate.core.inlining.apart import ApartLoop, ApartLoops, FieldForm, apart_loop
+from headgate.core.inlining.loops import (
+    Loop,
+    LoopWay,
+    body_of,
+    called_body,
+    can_emit,
+    emitting_loop,
+)
+from headgate.core.inlining.made_records import RecordMakers
+from headgate.core.inlining.state_calls import (
+    InlineState,
+    StateCalls,
+    inline_state,
+    state_attributes,
+)
+from headgate.core.state.cursor import Cursor
+from headgate.core.state.tables import Entries
+
+
+class LoopKind(NamedTuple):
+    """What tells the loops of one function apart."""
+
+    is_inlined: bool
+    timed: bool
+    states: tuple[tuple[str, InlineState], ...]
+    """Those that are inlined, by attribute."""
+
+
+MOST_KINDS: Final = 16
+"""A function that has other states in its attributes again and again has its loops made anew."""
+
+
+class RecordLoops:
+    """Runs a function for each record of a bundle; a collector takes what it emits."""
+
+    def __init__(
+        self,
+        call: Callable[..., Record],
+        who: str,
+        context: OperatorContext,
+        collector: Collector,
+        *,
+        passed: TimedContext | None = None,
+        cursor: Cursor | None = None,
+        selection: KeySelection | None = None,
+        failures: RecordFailures | None = None,
+        answers: bool = False,
+        takes_none: bool = True,
+    ) -> None:
+        """``who`` must return an iterable, if it is not ``answers``: then it returns one value.
+
+        ``passed``: what the function takes behind its record. ``cursor``, ``selection``: of a
+        keyed stream. ``takes_none``: the function may return None for nothing.
+        """
+        self._call = call
+        self._collector = collector
+        self._passed = passed
+        self._selection = selection
+        self._part = None if selection is None or failures is not None else selection.part
+        self._streak = None if failures is None else failures.streak()
+        self._key_streak = None if failures is None else failures.streak()
+        self._way = LoopWay(
+            by_value=collector.copies or failures is not None,
+            keyed=selection is not None,
+            timed=False,
+            has_context=passed is not None,
+            answers=answers,
+            takes_none=takes_none,
+            skips_failures=failures is not None,
+        )
+        self._given = {
+            **collector.loop_parts(),
+            "CONTEXT": passed,
+            "call": call,
+            "cursor": cursor,
+            "failed": self._failed,
+            "iterator": partial(_iterator, who),
+        }
+        if selection is not None:
+            self._given |= {"see": selection.see, "key_of": selection.key}
+        body = body_of(call, 1 if passed is None else 2, context.definitions)
+        self._body = body if body is not None and can_emit(body, self._way) else None
+        self._called = called_body(self._way)
+        self._makers = RecordMakers((self._body or self._called).function)
+        self._attributes = (
+            [] if self._body is None or not self._way.keyed else state_attributes(call, self._body)
+        )
+        self._loops: dict[LoopKind, Loop] = {}
+        self._apart: dict[LoopKind, ApartLoops[tuple[ApartLoop, Loop]]] = {}
+        self._at_hand = Bundle([])
+        """Under an error policy: where the loop is."""
+
+    @property
+    def is_inlined(self) -> bool:
+        """Whether the body of the function stands in the loops; otherwise they call it."""
+        return self._body is not None and self._makers.hold()
+
+    def run(self, bundle: Bundle) -> None:
+        """Process a bundle."""
+        lists: Sequence[object]
+        is_inlined = self.is_inlined
+        states = self._inline_states() if is_inlined else []
+        names = tuple((name, state) for name, state, _ in states)
+        kind = LoopKind(is_inlined, bundle.timestamps is not None, names)
+        fields = bundle.fields
+        found = None
+        if fields is not None and kind.is_inlined and self._part is not None:
+            found = self._apart_loops(kind).loop_for(fields)
+        if fields is not None and found is not None and self._selection is not None:
+            apart, loop = found
+            lists = apart.arguments(fields, *_beside(bundle))
+            self._selection.records_come(fields.count, partial(_items, fields, apart.key))
+        else:
+            bundle, keys = self._keyed(bundle)
+            loop = self._loop(kind)
+            lists = [bundle.records, *keys, *_beside(bundle)]
+        if self._passed is not None:
+            self._passed.time_ms = None
+        run = partial(self._run, loop, lists, [entries for _, _, entries in states])
+        if self._streak is None:
+            self._collector.sweep_loop(run, kind.timed)
+            return
+        self._at_hand = bundle
+        self._collector.sweep_loop(run, kind.timed)
+        self._streak.ended(bundle)
+        self._at_hand = Bundle([])
+
+    def _keyed(self, bundle: Bundle) -> tuple[Bundle, list[list[Key]]]:
+        """The records, and the list of their keys if the loop does not take them itself."""
+        selection = self._selection
+        if selection is None:
+            return bundle, []
+        if self._key_streak is not None:
+            bundle, keys = selection.keyed(bundle, self._key_streak)
+            return bundle, [keys]
+        records = bundle.records
+        if self._part is None:
+            return bundle, [selection.keys(records)]
+        selection.records_come(len(records), partial(selection.taken, records))
+        return bundle, []
+
+    def _run(
+        self, loop: Loop, lists: Sequence[object], entries: Sequence[Entries], sent: list[object]
+    ) -> None:
+        try:
+            loop(*lists, sent, *entries)
+        except StopIteration as error:
+            raise self._raised(error) from error
+
+    def _raised(self, error: Exception) -> Exception:
+        """What a generator makes of an error that is raised within it."""
+        if self._body is None or not self._body.yields or not isinstance(error, StopIteration):
+            return error
+        failed = RuntimeError("generator raised StopIteration")
+        failed.__cause__ = error
+        return failed.with_traceback(error.__traceback__)
+
+    def _failed(self, error: Exception, source: Iterator[Record], length: int) -> None:
+        """The record at which the source stands has failed; ``length``: of what was sent before."""
+        assert self._streak is not None
+        self._collector.take_back_to(length)
+        place = len(self._at_hand) - length_hint(source) - 1
+        self._streak.failed_at(self._raised(error), self._at_hand, place)
+
+    def _inline_states(self) -> list[tuple[str, InlineState, Entries]]:
+        """The states that are not called, with their attributes."""
+        owner = getattr(self._call, "__self__", None)
+        states = []
+        for name in self._attributes:
+            found = inline_state(_attribute(owner, name))
+            if found is not None:
+                states.append((name, *found))
+        return states
+
+    def _apart_loops(self, kind: LoopKind) -> ApartLoops[tuple[ApartLoop, Loop]]:
+        if kind not in self._apart:
+            self._forget_some()
+            self._apart[kind] = ApartLoops(partial(self._made_apart, kind))
+        return self._apart[kind]
+
+    def _loop(self, kind: LoopKind) -> Loop:
+        if kind not in self._loops:
+            self._forget_some()
+            self._loops[kind] = self._made_loop(kind)
+        return self._loops[kind]
+
+    def _forget_some(self) -> None:
+        if len(self._loops) + len(self._apart) >= MOST_KINDS:
+            self._loops.clear()
+            self._apart.clear()
+
+    def _made_apart(self, kind: LoopKind, form: FieldForm) -> tuple[ApartLoop, Loop] | None:
+        body = self._body
+        assert body is not None, "only functions that are inlined read fields"
+        record = body.parameters[-2 if self._way.has_context else -1]
+        apart = apart_loop(body, record, form, self._part, all_places=False)
+        return None if apart is None else (apart, self._made_loop(kind, apart))
+
+    def _made_loop(self, kind: LoopKind, apart: ApartLoop | None = None) -> Loop:
+        call, body = (self._call, self._body) if kind.is_inlined else (None, self._called)
+        assert body is not None
+        loop = emitting_loop(
+            call,
+            body,
+            self._makers,
+            self._given,
+            way=replace(self._way, timed=kind.timed),
+            states=StateCalls(body.parameters[0], dict(kind.states)) if kind.states else None,
+            part=self._part,
+            apart=apart,
+        )
+        assert loop is not None, "a body that was found is there"
+        return loop
+
+
+def _beside(bundle: Bundle) -> list[list[int | None]]:
+    return [] if bundle.timestamps is None else [bundle.timestamps]
+
+
+def _iterator(who: str, found: Record) -> Iterator[Record]:
+    return iter(iterable(found, who))
+
+
+def _items(fields: RecordFields, place: int) -> list[Record]:
+    items = fields.places[place]
+    return items if type(items) is list else [items[0]]
+
+
+def _attribute(owner: object, name: str) -> object:
+    """An attribute that stays the same until it is assigned; None: code finds it, or none does."""
+    kind = type(owner)
+    is_found_by_code = kind.__getattribute__ is not object.__getattribute__ or any(
+        name in base.__dict__ and hasattr(base.__dict__[name], "__get__") for base in kind.__mro__
+    )
+    return None if is_found_by_code else getattr(owner, "__dict__", {}).get(name)
