@@ -148,7 +148,8 @@ _VALUE: Final = rf"(?:{_QUOTED}|\{{[^}}\s]*\}}|{_RUN}+)"
 _KEY: Final = r"(?<![\w.\-])[\w.\-]{1,200}"
 _LOGIN: Final = re.compile(rf"://((?:(?!://){_RUN})*@)")
 _BARE_LOGIN: Final = re.compile(rf"(?:(?<=:)/|(?<![:\w])//)([^\s/@:]*:{_RUN}+@)")
-_ORACLE: Final = re.compile(r":(?:thin|oci\d?):([^\s/@]+/[^\s@]+@)")
+_ORACLE: Final = re.compile(r":(?:thin|oci\d?):([^\s/@]{1,200}/[^\s@]+@)")
+_RUNS: Final = re.compile(rf"{_RUN}+")
 _QUERY: Final = re.compile(rf"[?&]([\w.\-%]{{1,200}})=((?:(?!{_END})[^\s&#])+)")
 _ANY_VALUE: Final = re.compile(_VALUE, re.S)
 _QUOTED_VALUE: Final = re.compile(_QUOTED, re.S)
@@ -170,7 +171,7 @@ _SCHEMED: Final = re.compile(
 _PEM: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S
 )
-_JWT: Final = re.compile(r"\b(eyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*)")
+_JWT: Final = re.compile(r"(?<![\w\-])(eyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*)")
 _NO_VALUES: Final = frozenset(
     ("None", "null", "true", "false", "True", "False", "str", "bytes", "int", "''", '""')
 )
@@ -184,8 +185,7 @@ def without_secrets(text: str) -> str:
         return text
     text = _PEM.sub(_hide_last, text)
     text = _LOGIN.sub(_hide_login, text)
-    text = _BARE_LOGIN.sub(_hide_before_at, text)
-    text = _ORACLE.sub(_hide_before_at, text)
+    text = _RUNS.sub(_hide_bare_logins, text)
     text = _QUERY.sub(_hide_query, text)
     text = _HEADER.sub(_hide_last, text)
     text = _SCHEMED.sub(_hide_last, text)
@@ -201,10 +201,12 @@ def _without_values(text: str, keys: re.Pattern[str], is_common: bool) -> str:
         key, start = found[1], found.end()
         if found.start() < at or not is_secret(key):
             continue
-        value = _ANY_VALUE.match(text, start)
-        if value is None or value[0].rstrip(",;)]}") in _NO_VALUES:
+        # ``token = "…"`` is a line of code with a secret in it; ``token = next(tokens)`` has none.
+        is_literal = is_common and not _STRONG.search(key.lower())
+        if is_literal and "=" not in found[0]:
             continue
-        if is_common and not _STRONG.search(key.lower()) and not _is_literal(found, value):
+        value = (_QUOTED_VALUE if is_literal else _ANY_VALUE).match(text, start)
+        if value is None or value[0].rstrip(",;)]}") in _NO_VALUES:
             continue
         # The quotation marks stay, so that what is around reads on.
         mark = value[0][-1] if _QUOTED_VALUE.fullmatch(value[0]) else ""
@@ -213,15 +215,19 @@ def _without_values(text: str, keys: re.Pattern[str], is_common: bool) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _is_literal(key: re.Match[str], value: re.Match[str]) -> bool:
-    """``token = "…"``: a line of code with a secret in it; ``token = next(tokens)`` has none."""
-    return "=" in key[0] and _QUOTED_VALUE.fullmatch(value[0]) is not None
-
-
 def _hide_last(match: re.Match[str]) -> str:
     number = match.re.groups
     start, end = (at - match.start() for at in match.span(number))
     return f"{match[0][:start]}{HIDDEN}{match[0][end:]}"
+
+
+def _hide_bare_logins(run: re.Match[str]) -> str:
+    """Every login that begins before the last ``@`` ends, so that no run is scanned many times."""
+    logins, sign, rest = run[0].rpartition("@")
+    if not sign:
+        return run[0]
+    logins = _BARE_LOGIN.sub(_hide_before_at, f"{logins}@")
+    return _ORACLE.sub(_hide_before_at, logins) + rest
 
 
 def _hide_before_at(match: re.Match[str]) -> str:
