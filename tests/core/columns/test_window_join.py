@@ -240,6 +240,15 @@ def test_late_rows_are_counted_where_they_have_no_side_output() -> None:
 
 
 @pytest.mark.parametrize("windows", [JoinWindows(100, 100), JoinWindows(gap_ms=100)])
+def test_after_the_end_of_event_time_no_lateness_would_have_helped(windows: JoinWindows) -> None:
+    join = tasks(windows)
+    join.apply(Watermark(MAX_WATERMARK_MS))
+    join.apply(Send([(batch_of(1, [("a", 1, 50)]), None)], 1))
+    (operator,) = join.operators
+    assert (operator.late.count, operator.late.most_ms) == (1, 0)
+
+
+@pytest.mark.parametrize("windows", [JoinWindows(100, 100), JoinWindows(gap_ms=100)])
 def test_all_rows_are_in_state_when_a_snapshot_is_taken(windows: JoinWindows) -> None:
     join = tasks(windows)
     join.apply(Send([(batch_of(0, [("a", 1, 50)]), None)], 0))

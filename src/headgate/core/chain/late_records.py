@@ -66,6 +66,14 @@ class LateDrops:
         )
 
 
+def how_late(watermark_ms: int, until_ms: int) -> int:
+    """By how much something is too late that the watermark ``until_ms`` is the first to exclude.
+
+    0 after the end of event time: no lateness would have helped.
+    """
+    return 0 if watermark_ms == MAX_WATERMARK_MS else watermark_ms - until_ms + 1
+
+
 class LateRecords:
     """Of one input; ``tag`` is the id of their side output, None: they are dropped."""
 
@@ -89,8 +97,7 @@ class LateRecords:
         if not self._records:
             return
         late = Bundle(self._records, self._times)
-        is_over = watermark_ms == MAX_WATERMARK_MS  # no lateness would have helped
-        self._drops.last_ms = 0 if is_over else watermark_ms - self._until_ms + 1
+        self._drops.last_ms = how_late(watermark_ms, self._until_ms)
         self._records, self._times, self._until_ms = [], [], MAX_WATERMARK_MS
         if self._tag is None:
             self._drops.add(len(late.records), self._drops.last_ms)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.late_records import LateDrops
+from headgate.core.chain.late_records import LateDrops, how_late
 from headgate.core.chain.user_function import StatefulOperator
 from headgate.core.columns.batches import batch_in
 from headgate.core.columns.joined_columns import JoinedColumns, MatchedRows
@@ -256,7 +256,7 @@ class SlicedJoin:
                 touched.setdefault(start, []).append((side, part))
         too_late = np.sort(np.concatenate(late)) if late else ()
         if len(too_late):
-            self._late(side, batch.take(pa.array(too_late)), fired_ms - until_ms + 1)
+            self._late(side, batch.take(pa.array(too_late)), how_late(fired_ms, until_ms))
 
     def _fire_all(
         self,
@@ -462,7 +462,7 @@ class SessionJoin:
         if is_late.any():  # all of its rows are new: what is over is not held
             assert new is not None
             until_ms = int(found.due[is_late].min()) + self._lateness_ms
-            self._late(new[0], found.rows(new[0], is_late), watermark_ms - until_ms + 1)
+            self._late(new[0], found.rows(new[0], is_late), how_late(watermark_ms, until_ms))
         if fires.any():
             self._fire_sessions(found, fires)
         if new is not None or is_over.any():
