@@ -70,6 +70,41 @@ def test_a_row_with_too_few_values_is_no_fault_of_the_table(path: Path) -> None:
     task.close()
 
 
+class Refused(sqlite3.Cursor):
+    words = ""
+
+    def executemany(self, sql: str, parameters: Any) -> "Refused":
+        raise sqlite3.ProgrammingError(self.words)
+
+
+class RefusedConnection(sqlite3.Connection):
+    def cursor(self, factory: Any = Refused) -> Any:
+        return super().cursor(factory)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "The INSERT permission was denied on the object 'found', database 'shop', schema 'dbo'.",
+        "INSERT command denied to user 'clerk'@'localhost' for table 'found'",
+        "permission denied for table found",
+        "Cannot operate on a closed database.",
+    ],
+)
+def test_missing_rights_may_be_granted_and_connections_made_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    """In the words of several modules, all of which have one class for it and for wrong SQL."""
+    monkeypatch.setattr(Refused, "words", words)
+    connect = partial(sqlite3.connect, path, factory=RefusedConnection)
+    task = open_sink(DbApiSink(connect, INSERT), sink_context(checkpoints=False))
+    feed(task, (1, "a"))
+    with pytest.raises(ConnectorError, match="ProgrammingError") as refused:
+        task.finish()
+    assert not is_final(refused.value)
+    task.close()
+
+
 def test_a_row_that_the_table_refuses_is_tried_again(path: Path) -> None:
     task = open_sink(SqliteSink(path, INSERT), sink_context())
     feed(task, (1, None))

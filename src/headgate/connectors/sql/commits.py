@@ -364,11 +364,12 @@ def _is_of_statement(error: BaseException) -> bool:
     """Whether the table or a column is not there, or the statement is wrong: no row would do.
 
     The DB-API has a class for that, by name; SQLite has words. The class also stands for a row
-    that does not fit its statement, and for rights that are missing, which somebody may grant.
+    that does not fit its statement, for rights that are missing, which somebody may grant, and for
+    a connection that was closed.
     """
     names = {kind.__name__ for kind in type(error).__mro__}
     if "ProgrammingError" in names and "InsufficientPrivilege" not in names:
-        return not re.search(r"\bbinding|permission denied|access denied", str(error).lower())
+        return not re.search(r"\bbinding|\bdenied\b|\bclosed\b", str(error).lower())
     return bool(re.search(r"\bno such (table|column)\b|\bhas no column\b", str(error)))
 
 
