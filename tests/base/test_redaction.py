@@ -40,6 +40,7 @@ OPEN_KEYS = [
     *("secretary", "secret-file", "execution.checkpointing.hmac.secret-file", "token.endpoint.url"),
     *("ssl.key.location", "security.ssl.internal.key", "spark.authenticate", "author"),
     *("security.delegation.tokens.enabled", "token.lifetime", "fs.s3a.aws.credentials.provider"),
+    *("max_tokens", "maxTokens", "prompt.tokens", "total-tokens"),
     *(
         "signature.method",
         "signal",

@@ -46,6 +46,8 @@ _ABOUT: Final = frozenset(
     )
 )
 """A key that ends so is about a secret, and its value is none: ``secret-file``."""
+_COUNTED: Final = frozenset(("max", "min", "num", "n", "total", "prompt", "completion"))
+"""Models count tokens: ``max_tokens=512``."""
 _IN_QUERIES: Final = frozenset(("auth", "code", "key", "signature"))
 """Last words that name a secret in the query of an address, where nobody else calls them so."""
 
@@ -54,6 +56,8 @@ def is_secret(key: str) -> bool:
     """Whether the value of a key must not be shown."""
     words = [word.lower() for word in _WORDS.findall(key)]
     if not words or words[-1] in _ABOUT or (words[-1] == "ms" and len(words) > 1):
+        return False
+    if words[-1] == "tokens" and words[0] in _COUNTED:
         return False
     return (
         words[-1] in _LAST
