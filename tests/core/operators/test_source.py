@@ -89,6 +89,20 @@ def test_without_splits_it_has_ended_at_once() -> None:
     assert operator.poll() is PollResult.ENDED
 
 
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        *((5_000, 5_000.0), (0.5, 0.5), (0, None), (-1, None), (True, None)),
+        *((float("nan"), None), (float("inf"), None), ("5,000", None), (lambda: 7, None)),
+    ],
+)
+def test_only_a_number_is_the_rate_of_a_source(said: Any, known: float | None) -> None:
+    """A class of the user's may have an attribute of that name for something else."""
+    source = ScriptedSource()
+    source.records_per_second = said
+    assert SourceOperator(source, ()).records_per_second == known
+
+
 def test_timestamps_of_the_source_are_kept() -> None:
     operator = SourceOperator(ScriptedSource(), ((Bundle([1, 2], [10, 20]),),))
     output = open_operator(operator)

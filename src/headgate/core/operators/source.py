@@ -9,6 +9,7 @@ ahead of its alignment group is not read. A restored source continues from its p
 event time. It is polled again at the latest when a split is to be marked idle.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -275,7 +276,10 @@ class SourceOperator(PolledOperator):
 
     @property
     def records_per_second(self) -> float | None:
-        return getattr(self._source, "records_per_second", None)
+        found = getattr(self._source, "records_per_second", None)  # a user's may mean anything
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            return None
+        return float(found) if 0 < found < math.inf else None
 
     def lag(self) -> SplitLag | None:
         """Over all splits. Of many some are asked at a time, always the one that is being read."""
