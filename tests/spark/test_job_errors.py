@@ -136,6 +136,12 @@ def test_a_server_that_is_gone_is_named_instead_of_the_workers_that_went_with_it
     ended = with_absence(Outcome(JobState.FAILED, lost), lambda: "the server does not answer")
     text = str(failure_error("orders", ended.failure, ended.reason))
     assert text == "job 'orders' failed: the server does not answer, and the job's workers are lost"
+    call = spark_failure(ConnectionError("the channel is closed"))  # the first to notice
+    ended = with_absence(
+        Outcome(JobState.FAILED, call), lambda: "the server does not answer", had_workers=False
+    )
+    assert ended.failure is not None
+    assert ended.failure.message.endswith("does not answer, and the job's workers have not come")
     for failure, absence in ((describe(ValueError("seven")), "gone"), (lost, "")):
         outcome = Outcome(JobState.FAILED, failure)
         assert with_absence(outcome, lambda absence=absence: absence) is outcome

@@ -50,16 +50,21 @@ def cannot_restart(ended: Outcome, failure: Failure, restart_in_ms: float | None
     return replace(ended, state=JobState.FAILED, reason=reason, restart_in_ms=restart_in_ms)
 
 
-def with_absence(outcome: Outcome, absence: Callable[[], str]) -> Outcome:
+def with_absence(
+    outcome: Outcome, absence: Callable[[], str], *, had_workers: bool = True
+) -> Outcome:
     """Workers that are lost with the server of their session: it is the one to name.
 
     ``absence``: what is wrong with it, in words; it is asked only if the outcome may be due to it.
+    ``had_workers``: False if none had come; Spark's call may fail before anybody looks for them.
     """
     failure = outcome.failure
     if failure is None or not (failure.kind == _LOST_MANAGER or failure.is_consequence):
         return outcome
     if not (problem := absence()):
         return outcome
+    if not had_workers:
+        return replace(outcome, failure=gone_failure(problem))
     message = f"{problem}, and the job's workers are lost"
     renamed = structs.replace(failure, message=message, traceback="", exception=None)
     return replace(outcome, failure=renamed)

@@ -439,7 +439,8 @@ class SparkJob:
         assert outcome is not None
         goes_on = self._goes_on(outcome)
         if not goes_on:
-            self._settle(failures.with_absence(outcome, prepared.cluster.absence))
+            absence = prepared.cluster.absence
+            self._settle(failures.with_absence(outcome, absence, had_workers=run.had_workers))
         self._end_spark(run, spark)
         return goes_on
 

@@ -267,6 +267,12 @@ class DriverRun:
         """Whether it has ended or is about to: no task manager can register any more."""
         return self.outcome is not None or self.state.is_ending
 
+    @property
+    def had_workers(self) -> bool:
+        """Whether any task manager has ever registered."""
+        with self._lock:
+            return bool(self._hosts)
+
     def knows(self, slot: int) -> bool:
         with self._lock:
             return self._machine.knows(slot)
