@@ -30,7 +30,9 @@ SECRET_KEYS = [
     *("http.cookie", "basic.auth.user.info", "schema.registry.basic.auth.user.info"),
     *("google.private.key", "private_key", "credentials", "fs.gs.credential", "sig"),
     *("execution.checkpointing.hmac.secret", "spark.authenticate.secret", "azure.shared.key"),
-    *("encryption.key", "signing-key", "secrets.database"),
+    *("encryption.key", "signing-key", "secrets.database", "pw", "mqtt.pw", "dbpass", "userpass"),
+    *("jwt", "auth.jwt", "aws.creds", "passkey", "privkey", "hmac_key", "master.key", "ssh_key"),
+    *("OPENAI_KEY", "fernet.key"),
 ]
 
 OPEN_KEYS = [
@@ -49,7 +51,15 @@ OPEN_KEYS = [
         "authorization.policy",
         "cookies.allowed",
     ),
-    *("parallelism.default", "broadcast", "keyboard", "passive", "password.length"),
+    *(
+        "parallelism.default",
+        "broadcast",
+        "keyboard",
+        "passive",
+        "password.length",
+        "session_key",
+        "jwt.issuer",
+    ),
 ]
 
 SECRET_VALUES = [
@@ -125,6 +135,14 @@ SECRET_VALUES = [
     f"//:{PW}@h:6379",
     f"-----BEGIN RSA PRIVATE KEY-----\n{PW}\n-----END RSA PRIVATE KEY-----",
     f"eyJhbGciOiJIUzI1.eyJzdWIiOiIx{PW}.x_{PW}",
+    f"https://h/x?user=me&pw={PW}",
+    f"<password>{PW}</password>",
+    f"<db:Token kind='x'>{PW}</db:Token>",
+    f"ghp_{PW}{PW}{PW}",
+    f"github_pat_{PW}{PW}{PW}",
+    f"glpat-{PW}{PW}{PW}",
+    f"xoxb-123-{PW}{PW}",
+    f"sk-proj-{PW}{PW}{PW}",
 ]
 
 OPEN_TEXTS = [
@@ -156,6 +174,8 @@ OPEN_TEXTS = [
     "Basic authentication is off, bearer authentication, too",
     "execution.checkpointing.hmac.secret-file=/etc/headgate/key",
     "docker.io/org/app:1.2@sha256:0123456789abcdef",
+    "a ghp_ prefix, sk-learn-contrib-of-2024, task-1234567890123456789012 and <token>",
+    "<tokenizer>bert</tokenizer>",
     "",
     "plain words",
 ]
@@ -236,7 +256,16 @@ def test_long_texts_take_a_bounded_time(part: str) -> None:
     [
         *("(//a:x", "(//a:x'", "(//a:x@", ":thin:a/", ":thin:aaaa", ":thin:a/b@", "x:/a:", "://a"),
         *("token:", "token=", "password:", "password='", "'token':", "'a.b','", "?a=", "--token "),
-        *("eyJaaaaaaaaa-", "eyJaaaaaaaa.", "Bearer ", "cookie: "),
+        *(
+            "eyJaaaaaaaaa-",
+            "eyJaaaaaaaa.",
+            "Bearer ",
+            "cookie: ",
+            "<token ",
+            "<token>",
+            "sk-a",
+            "ghp_",
+        ),
     ],
 )
 def test_long_texts_take_no_longer_than_they_are(part: str) -> None:

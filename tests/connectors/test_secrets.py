@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from headgate.connectors.paths import local_path, short_place
 from headgate.connectors.postgres.client import check_dsn, connect
 from headgate.connectors.redis.client import RedisServer
 from headgate.connectors.wording import clause
+from headgate.datastream import connectors
 
 PW = "hUnter2"
 
@@ -91,6 +93,41 @@ def test_nothing_of_a_password_is_shown(use: Callable[[str], object], url: str) 
 def test_proper_addresses_are_taken(url: str) -> None:
     assert RedisServer("RedisStreamSource", url).url == url
     assert check_dsn("postgresql://h:5432/db?application_name=a@b", "PostgresSink")
+
+
+PLACE = f"s3://AKIAX:{PW}@bucket/x?secret_key={PW}"
+CATALOG = {"uri": f"postgresql://u:{PW}@h/db", "s3.secret-access-key": PW}
+OPTIONS = {"AWS_SECRET_ACCESS_KEY": PW}
+KAFKA = {"sasl.password": PW}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "options"),
+    [
+        *((name, [PLACE], {}) for name in ("TextFileSource", "CsvSource", "JsonLinesSource")),
+        *((name, [PLACE], {}) for name in ("TextFileSink", "CsvSink", "JsonLinesSink")),
+        *((name, [PLACE], {}) for name in ("ParquetSource", "ParquetSink", "DeltaSource")),
+        *(
+            (name, ["s3://b/x"], {"storage_options": OPTIONS})
+            for name in ("DeltaSource", "DeltaSink")
+        ),
+        *((name, [CATALOG, "a.b"], {}) for name in ("IcebergSource", "IcebergSink")),
+        ("KafkaSource", [], {"bootstrap_servers": "h:1", "topics": "t", "properties": KAFKA}),
+        ("NatsSource", [f"nats://u:{PW}@h", "subject", "stream"], {}),
+        ("NatsSink", [f"nats://u:{PW}@h", "subject", str.encode], {}),
+        *(
+            (name, [f"redis://:{PW}@h", "s"], {})
+            for name in ("RedisStreamSource", "RedisStreamSink")
+        ),
+        ("PostgresSink", [f"postgresql://u:{PW}@h/db", "t"], {}),
+        ("PostgresChangesSource", [f"postgresql://u:{PW}@h/db", ["t"]], {}),
+        ("HttpSink", [f"https://h/x?sig={PW}", str.encode], {"headers": {"Authorization": PW}}),
+    ],
+)
+def test_no_repr_of_a_connector_shows_a_secret(
+    name: str, arguments: list[Any], options: dict[str, Any]
+) -> None:
+    assert PW not in repr(getattr(connectors, name)(*arguments, **options))
 
 
 def test_names_of_operators_show_no_secret() -> None:

@@ -18,22 +18,18 @@ HIDDEN: Final = "******"
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _ANYWHERE: Final = re.compile(
     r"passw|passphrase|passcode|secret(?!ar)|credential|jaas|apikey|accesskey|accountkey"
-    r"|privatekey|sharedkey|userinfo"
+    r"|privatekey|privkey|passkey|sharedkey|userinfo"
 )
 """In any word of a key, and in words that were written together: ``dbpassword``."""
 _WHOLE: Final = frozenset(("token", "tokens", "pwd", "sas"))
-_LAST: Final = frozenset(("pass", "sig", "authorization", "cookie", "bearer"))
+_LAST: Final = frozenset(
+    ("pass", "pw", "sig", "authorization", "cookie", "bearer", "jwt", "creds", "dbpass", "userpass")
+)
 """Of these words only the last of a key tells a secret: ``db.pass``, not ``pass.through``."""
 _ENDS: Final = ("pwd", "token")
 _KEYS_OF: Final = (
-    "access",
-    "account",
-    "api",
-    "encryption",
-    "private",
-    "secret",
-    "shared",
-    "signing",
+    *("access", "account", "api", "encryption", "fernet", "hmac", "master", "openai", "private"),
+    *("secret", "shared", "signing", "ssh"),
 )
 _PAIRS: Final = frozenset(
     [*((kind, "key") for kind in _KEYS_OF), ("user", "info"), ("pass", "word"), ("pass", "phrase")]
@@ -176,11 +172,20 @@ _PEM: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S
 )
 _JWT: Final = re.compile(r"(?<![\w\-])(eyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*)")
+_ISSUED: Final = re.compile(
+    r"(?<![\w\-])(?:(?:gh[opsur]_|github_pat_|glpat-|xox[abprs]-)[\w\-]{12,}"
+    r"|sk-(?:[a-z]{1,10}\d{0,4}-){0,2}[A-Za-z\d]{20,})"
+)
+"""Tokens of services that give them a beginning by which they are known."""
+_ELEMENT: Final = re.compile(r"<(?:[\w\-]{1,50}:)?([\w.\-]{1,100})(?: [^<>]{0,200})?>([^<>\s]+)</")
 _NO_VALUES: Final = frozenset(
     ("None", "null", "true", "false", "True", "False", "str", "bytes", "int", "''", '""')
 )
 _STRONG: Final = re.compile(r"passw|passphrase|secret(?!ar)|pwd|api.?key|access.?key|credential")
-_HINT: Final = re.compile(r"[=@]|://|:\s*\S|--|PRIVATE KEY|bearer|basic|eyJ|,", re.I)
+_HINT: Final = re.compile(
+    r"[=@]|://|:\s*\S|--|PRIVATE KEY|bearer|basic|eyJ|,|</|gh[opsur]_|github_pat|glpat-|xox|sk-",
+    re.I,
+)
 
 
 def without_secrets(text: str) -> str:
@@ -194,6 +199,8 @@ def without_secrets(text: str) -> str:
     text = _HEADER.sub(_hide_last, text)
     text = _SCHEMED.sub(_hide_last, text)
     text = _JWT.sub(_hide_last, text)
+    text = _ISSUED.sub(HIDDEN, text)
+    text = _ELEMENT.sub(_hide_element, text)
     for keys, is_common in _KEYS:
         text = _without_values(text, keys, is_common)
     return text
@@ -246,6 +253,10 @@ def _hide_login(match: re.Match[str]) -> str:
 
 def _hide_query(match: re.Match[str]) -> str:
     return _hide_last(match) if _is_query_secret(match[1]) else match[0]
+
+
+def _hide_element(match: re.Match[str]) -> str:
+    return _hide_last(match) if is_secret(match[1]) else match[0]
 
 
 _BARE: Final = re.compile(

@@ -164,6 +164,9 @@ def test_text_that_the_encoding_lacks_is_an_error(tmp_path: Path) -> None:
     writer = TextFileSink(tmp_path, encoding="latin-1").create_writer(task_context())
     with pytest.raises(ConnectorError, match="'→' does not exist in latin-1"):
         writer.write(["a → b"])
+    with pytest.raises(ConnectorError) as caught:
+        writer.write(["→" * 100_000])
+    assert len(str(caught.value)) < 400
     writer.close()
 
 

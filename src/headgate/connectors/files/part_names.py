@@ -15,7 +15,7 @@ import posixpath
 import re
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from headgate.base.errors import ConnectorError, PathUnusable, PlanInvalid
@@ -161,7 +161,7 @@ def _is_needed(folder: PartFolder, marker: str) -> bool:
 class PartNames:
     """Where the parts of a sink stand, and what their names begin and end with."""
 
-    folder: str
+    folder: str = field(repr=False)  # may have a login
     prefix: str
     suffix: str
     overwrite: bool = False

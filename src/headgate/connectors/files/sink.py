@@ -19,7 +19,7 @@ import msgspec
 from headgate.api.row import Row
 from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
-from headgate.base.errors import ConnectorError, PlanInvalid
+from headgate.base.errors import ConnectorError, PlanInvalid, shown
 from headgate.connectors.files.layout import (
     Buckets,
     OutputFileConfig,
@@ -100,7 +100,7 @@ class TextEncoder:
                 return "".join([f"{text(record)}\n" for record in records]).encode(encoding)
             except UnicodeEncodeError as error:
                 raise ConnectorError(
-                    f"text file: {error.object[error.start : error.end]!r} does not exist in "
+                    f"text file: {shown(error.object[error.start : error.end])} does not exist in "
                     f"{encoding}; clean the records, or write in utf-8"
                 ) from error
 

@@ -40,7 +40,7 @@ DISCOVER_MS: Final = 1000
 class FilesSource(Source):
     """What all sources of files share: where the files are, how they are cut and followed."""
 
-    paths: tuple[str, ...]
+    paths: tuple[str, ...] = field(repr=False)  # may have a login
     follow: bool = False
     discover_ms: int = DISCOVER_MS
     split_bytes: int | None = SPLIT_BYTES
