@@ -272,8 +272,14 @@ def test_sums_of_decimals_that_no_type_holds_are_refused() -> None:
         {"k": ["a"] * 2, "n": pa.array([Decimal("9e37")] * 2, pa.decimal128(38, 0))}
     )
     sums = PartialAggregation(("k",), (ColumnAggregate("s", "sum", "n"),))
-    with pytest.raises(BatchUnfit, match=r"sum of 'n' \(decimal128\(38, 0\)\); pyarrow says"):
+    with pytest.raises(
+        BatchUnfit, match=r"sum of 'n' \(decimal128\(38, 0\)\); pyarrow says"
+    ) as caught:
         sums.partial(batch)
+    assert str(caught.value).endswith("cast the column that is aggregated to a wider type first")
+    wider = pa.record_batch({"k": batch["k"], "n": batch["n"].cast(pa.decimal256(76, 0))})
+    ((_, total),) = PartialRecords(sums).records(sums.partial(wider))
+    assert total == Decimal("18e37")
 
 
 def test_least_and_greatest_keep_their_type_beside_a_sum_that_needs_a_wider_one() -> None:

@@ -178,7 +178,11 @@ class PartialAggregation:
             if each.column is not None
         )
         problem = str(error).partition("\n")[0]
-        return BatchUnfit(f"its aggregates cannot be computed: {kinds}; pyarrow says: {problem}")
+        advice = "; cast the column that is aggregated to a wider type first"
+        return BatchUnfit(
+            f"its aggregates cannot be computed: {kinds}; pyarrow says: {problem}"
+            f"{advice if 'precision' in problem else ''}"
+        )
 
 
 Wanted: TypeAlias = tuple[str, Record, str]
