@@ -332,6 +332,27 @@ def test_what_lives_in_sparks_driver_is_refused_with_what_works_instead(
     assert "it lives in the driver" in refused(tmp_path, functools.partial(print, [{"it": thing}]))
 
 
+class JavaObject:
+    __module__ = "py4j.java_gateway"
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+
+class Column:
+    __module__ = "pyspark.sql.classic.column"
+
+    def __init__(self) -> None:
+        self._jc = JavaObject()
+
+
+def test_what_only_stands_for_an_object_of_the_jvm_is_refused_too(tmp_path: Path) -> None:
+    said = refused(tmp_path, holding(Column()))
+    assert "attribute '_jc' of Column (a JavaObject), which closure variable 'thing' of" in said
+    assert "cannot be pickled (it lives in the driver); do with DataFrames what needs it" in said
+    assert "open()" not in said
+
+
 def test_other_things_of_the_driver_are_named_with_what_to_do(tmp_path: Path) -> None:
     with (
         (tmp_path / "words").open("w") as file,

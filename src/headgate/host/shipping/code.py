@@ -53,6 +53,11 @@ _OF_SPARK: Final = {
     "Accumulator": "count with a counter of get_metrics_group() of the runtime context",
 }
 """What works instead of classes of Spark that are of no use in a worker, even if pickled."""
+_OF_THE_JVM: Final = (
+    "do with DataFrames what needs it, before env.from_dataframe(df) or after to_dataframe(), "
+    "or write the same in Python"
+)
+"""Columns, readers, grouped data and others hold such an object."""
 _CONNECT: Final = "connect in open() and disconnect in close()"
 _ADVICE: Final[tuple[tuple[type, str], ...]] = (
     (socket.socket, _CONNECT),
@@ -237,8 +242,11 @@ def _refused(operator: str, role: str, function: object, problem: Exception) -> 
 def _of_spark(thing: object) -> str | None:
     """What works instead of an object of Spark's driver; None: it is no such object."""
     for kind in type(thing).__mro__:
-        if kind.__module__.partition(".")[0] == "pyspark" and kind.__name__ in _OF_SPARK:
+        package = kind.__module__.partition(".")[0]
+        if package == "pyspark" and kind.__name__ in _OF_SPARK:
             return _OF_SPARK[kind.__name__]
+        if package == "py4j":
+            return _OF_THE_JVM
     return None
 
 
