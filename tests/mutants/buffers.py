@@ -234,8 +234,8 @@ BUFFERS = (
     Mutant(
         "fields-split-by-the-first",
         "core/egress/router.py",
-        "        keys = places[at]\n",
-        "        keys = places[0]\n",
+        "        keys = None if self._form is None else self._form.of_fields(fields)\n",
+        "        keys = None if self._form is None else places[0]\n",
         "tuples that are taken apart go by their first item, whatever the key is",
         "tests/core/egress/test_router.py",
     ),

@@ -87,6 +87,7 @@ TUPLE_ROUTERS = {
     "global": Global,
     "first item": lambda: KeyGroupPartitioner(lambda record: record[0]),
     "last item": lambda: KeyGroupPartitioner(lambda record: record[-1]),
+    "two items": lambda: KeyGroupPartitioner(lambda record: (record[-1], record[0])),
     "computed": lambda: KeyGroupPartitioner(lambda record: repr(record)),
 }
 

@@ -11,7 +11,7 @@ from headgate.base.fields import TUPLES, FieldShape, RecordFields, Same
 from headgate.base.shapes import field_shape
 from headgate.core.inlining.apart import MOST_FORMS, ApartLoop, ApartLoops, FieldForm, apart_loop
 from headgate.core.inlining.loops import body_of
-from headgate.core.state.key_taking import RecordPart
+from headgate.core.state.key_taking import KeyForm, RecordPart
 from tests.core.chain.kit import definitions_of
 
 FIRST = RecordPart(0, False)
@@ -40,13 +40,14 @@ def shape_of(kind: type) -> FieldShape:
 def planned(
     function: Callable[..., Any],
     has_list: tuple[bool, ...],
-    part: RecordPart | None = FIRST,
+    part: RecordPart = FIRST,
     all_places: bool = False,
     shape: FieldShape = TUPLES,
 ) -> ApartLoop | None:
     body = body_of(function, 2, definitions_of(function))
     assert body is not None
-    return apart_loop(body, "b", FieldForm(shape, has_list), part, all_places=all_places)
+    form = FieldForm(shape, has_list)
+    return apart_loop(body, "b", form, KeyForm(part), all_places=all_places)
 
 
 def test_items_take_the_place_of_the_record() -> None:
@@ -86,7 +87,6 @@ def test_a_loop_goes_over_a_list_though_the_key_is_the_same_for_all() -> None:
         (lambda a, b: b[2], FIRST),
         (lambda a, b: b[-3], FIRST),
         (rebound, FIRST),
-        (lambda a, b: b[0], None),
         (lambda a, b: b[0], RecordPart(2, False)),
         (lambda a, b: b[0], RecordPart(True, False)),
         (lambda a, b: b[0], RecordPart("name", False)),
@@ -94,7 +94,7 @@ def test_a_loop_goes_over_a_list_though_the_key_is_the_same_for_all() -> None:
     ],
 )
 def test_what_items_cannot_stand_for_is_left_to_records(
-    function: Callable[..., Any], part: RecordPart | None
+    function: Callable[..., Any], part: RecordPart
 ) -> None:
     assert planned(function, (True, True), part) is None
 

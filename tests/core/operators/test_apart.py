@@ -276,3 +276,62 @@ def test_keys_of_any_kind_are_found_again(keys: list[Any]) -> None:
             operator.process(Bundle.of_fields(apart(rows)) if is_apart else Bundle(rows), 0)
         outcomes.append(repr(output.records))
     assert outcomes[0] == outcomes[1]
+
+
+class CountingPairs(Counting):
+    """Reads one field; its key is made of two others."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[tuple[Any, Any, int]]:
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        yield ctx.get_current_key(), value[2], count
+
+
+def first_two(record: tuple[Any, ...]) -> Any:
+    return record[0], record[1][-1]
+
+
+@pytest.mark.parametrize("places", [[["ab", "cb", "ab"]], [Same("ab")]], ids=["lists", "same"])
+def test_a_process_function_reads_items_where_the_key_is_made_of_several(
+    places: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = KeyedProcessOperator(CountingPairs(), first_two)
+    output = open_operator(operator)
+    fields = RecordFields([["a", "b", "a"], *places, [1, 2, 3]], 3)
+    records = fields.records()
+    monkeypatch.setattr(RecordFields, "records", lambda fields: pytest.fail("tuples were made"))
+    operator.process(Bundle.of_fields(fields), 0)
+    seen: dict[Any, int] = {}
+    expected = []
+    for record in records:
+        key = first_two(record)
+        seen[key] = seen.get(key, 0) + 1
+        expected.append((key, record[2], seen[key]))
+    assert output.records == expected
+
+
+def test_not_a_number_in_a_key_of_several_items_is_one_key() -> None:
+    operator = KeyedProcessOperator(CountingPairs(), lambda record: (record[0], record[1]))
+    output = open_operator(operator)
+    fields = RecordFields([["a", "a"], [float("nan"), float("nan")], [1, 2]], 2)
+    operator.process(Bundle.of_fields(fields), 0)
+    assert [count for _, _, count in output.records] == [1, 2]
+
+
+def test_a_reduce_reads_items_where_the_key_is_made_of_several() -> None:
+    def add_third(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        return a[0], a[1], a[2] + b[2]
+
+    operator = ReduceOperator(add_third, lambda record: (record[0], record[1]), batch=False)
+    output = open_operator(operator)
+    fields = RecordFields([["a", "a", "a"], ["b", "c", "b"], [1, 2, 3]], 3)
+    operator.process(Bundle.of_fields(fields), 0)
+    assert output.records == [("a", "b", 1), ("a", "c", 2), ("a", "b", 4)]
+
+
+def test_a_key_that_cannot_be_made_fails_in_the_selector_and_names_the_record() -> None:
+    operator = KeyedProcessOperator(CountingPairs(), first_two)
+    open_operator(operator)
+    fields = RecordFields([["a", "b"], ["x", ""], [1, 2]], 2)
+    with pytest.raises(Exception, match="when the key of a record was selected"):
+        operator.process(Bundle.of_fields(fields), 0)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.state.key_taking import key_taker, part_getter
+from headgate.base.fields import TUPLES, RecordFields, Same
+from headgate.core.state.key_taking import key_form, key_taker, part_of
 
 ZERO = 0
 
@@ -78,19 +79,19 @@ OTHERS: list[tuple[Callable[[Any], Any], list[Any]]] = [
 def test_a_selector_that_takes_a_part_is_not_called(
     key_of: Callable[[Any], Any], records: list[Any]
 ) -> None:
-    part_of = part_getter(key_of)
-    if part_of is not None:  # it may be wrong on the safe side
-        assert [part_of(record) for record in records] == [key_of(record) for record in records]
+    form = key_form(key_of)
+    if form is not None:  # it may be wrong on the safe side
+        assert form.take(records) == [key_of(record) for record in records]
     assert key_taker(key_of)(records) == [key_of(record) for record in records]
 
 
 def test_the_selectors_that_most_programs_have_are_known() -> None:
-    assert all(part_getter(key_of) is not None for key_of, _ in SIMPLE[:5])
+    assert all(part_of(key_of) is not None for key_of, _ in SIMPLE[:5])
 
 
 @pytest.mark.parametrize(("key_of", "records"), OTHERS)
 def test_any_other_selector_is_called(key_of: Callable[[Any], Any], records: list[Any]) -> None:
-    assert part_getter(key_of) is None
+    assert part_of(key_of) is None
     assert key_taker(key_of)(records) == [key_of(record) for record in records]
 
 
@@ -131,3 +132,80 @@ class Ending:
 def test_a_stop_iteration_does_not_end_the_list() -> None:
     with pytest.raises(StopIteration, match="no more"):
         key_taker(lambda record: record[0])([(1,), Ending(), (2,)])
+
+
+def by_variables(record: Any) -> Any:
+    first = record[0]
+    rest = record[1], first
+    return rest, first[0]
+
+
+COMPOSED: list[Callable[[Any], Any]] = [
+    lambda record: (record[0], record[1]),
+    lambda record: (record[1], record[0][-1]),
+    lambda record: (record[0],),
+    lambda record: ("of", record[0], (record[1], record[1])),
+    lambda record: record[0][0],
+    by_variables,
+]
+
+
+@pytest.mark.parametrize("key_of", COMPOSED)
+@given(words=st.lists(st.tuples(st.text(min_size=1, max_size=2), st.integers()), min_size=1))
+def test_keys_of_several_parts_are_taken_from_records_and_from_fields(
+    key_of: Callable[[Any], Any], words: list[tuple[str, int]]
+) -> None:
+    form = key_form(key_of)
+    assert form is not None
+    expected = [key_of(word) for word in words]
+    assert form.take(words) == key_taker(key_of)(words) == expected
+    fields = RecordFields([list(place) for place in zip(*words, strict=True)], len(words))
+    assert form.of_fields(fields) == expected
+
+
+def test_keys_of_what_all_records_have_in_common_are_as_many_as_these() -> None:
+    form = key_form(lambda record: (record[0], record[1]))
+    assert form is not None
+    assert form.of_fields(RecordFields([Same("a"), [1, 2]], 2)) == [("a", 1), ("a", 2)]
+    alone = key_form(lambda record: (record[0], record[0]))
+    assert alone is not None
+    assert alone.of_fields(RecordFields([Same("a"), [1, 2]], 2)) == [("a", "a"), ("a", "a")]
+
+
+@pytest.mark.parametrize(
+    "key_of",
+    [
+        lambda record: (record[0], record),  # the record itself
+        lambda record: (record[0], record[2]),  # there is no such field
+        lambda record: (record[0], record.name),
+        lambda record: (0, 1),
+    ],
+)
+def test_fields_do_not_give_keys_that_need_the_record(key_of: Callable[[Any], Any]) -> None:
+    form = key_form(key_of)
+    assert form is not None
+    assert form.places(TUPLES, 2) is None
+    assert form.of_fields(RecordFields([["a"], [1]], 1)) is None
+
+
+def test_a_part_of_a_field_that_is_not_there_is_left_to_the_selector() -> None:
+    form = key_form(lambda record: (record[0][0], record[1]))
+    assert form is not None
+    assert form.of_fields(RecordFields([["a", ""], [1, 2]], 2)) is None
+    with pytest.raises(IndexError):
+        key_taker(lambda record: (record[0][0], record[1]))([("", 1)])
+
+
+@pytest.mark.parametrize(
+    "key_of",
+    [
+        lambda record: (record[0], len(record)),
+        lambda record: [record[0], record[1]],
+        lambda record: (record[0], *record[1]),
+        lambda record: record[0] or record[1],
+        lambda record: (record[0], record[1] + 1),
+        lambda record: (record[0], ZERO),
+    ],
+)
+def test_a_selector_that_does_more_has_no_form(key_of: Callable[[Any], Any]) -> None:
+    assert key_form(key_of) is None

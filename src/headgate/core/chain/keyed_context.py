@@ -14,6 +14,7 @@ from typing import Final
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Key, Record
 from headgate.base.errors import raise_user_error
+from headgate.base.fields import RecordFields
 from headgate.base.state_shapes import OPERATOR, StateShape
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.record_failures import FailureStreak, attempt, bundle_without
@@ -21,7 +22,7 @@ from headgate.core.chain.snapshots import restored_parts
 from headgate.core.chain.timer_service import Fire, InternalTimerService
 from headgate.core.state.backend import Sweep
 from headgate.core.state.cursor import PLAIN, seen
-from headgate.core.state.key_taking import RecordPart, key_taker, part_of
+from headgate.core.state.key_taking import KeyForm, key_form, key_taker
 from headgate.core.state.migration import Change, shape_of
 from headgate.core.state.opening import StateOpener
 from headgate.core.state.reading import StateReader
@@ -110,7 +111,7 @@ class KeySelection:
     ``sweeps`` are those of the backend: state is cleaned up when the records of a bundle arrive.
     """
 
-    __slots__ = ("_check", "_key_of", "_known", "_operator", "_sweeps", "_take")
+    __slots__ = ("_check", "_key_of", "_known", "_operator", "_sweeps", "_take", "form")
 
     def __init__(
         self,
@@ -121,6 +122,8 @@ class KeySelection:
     ) -> None:
         self._key_of = key_of
         self._take = key_taker(key_of)
+        self.form: KeyForm | None = key_form(key_of)
+        """What a key is taken from; None: the selector has to be called."""
         self._operator = operator
         self._check = key_check(key_type)
         self._sweeps = sweeps
@@ -136,10 +139,17 @@ class KeySelection:
         except (Exception, SystemExit) as error:
             raise_user_error(error, self._operator, "when the key of a record was selected")
 
-    @property
-    def part(self) -> RecordPart | None:
-        """Where a record has its key; None: the selector has to be called."""
-        return part_of(self._key_of)
+    def keys_of(self, fields: RecordFields) -> list[Key] | None:
+        """A key for each record that is taken apart; None: the selector has to look at records."""
+        keys = None if self.form is None else self.form.of_fields(fields)
+        if keys is None:
+            return None
+        for sweep in self._sweeps:
+            sweep(fields.count)
+        try:
+            return self._hashable(keys if type(keys) is list else [keys[0]] * fields.count)
+        except (Exception, SystemExit) as error:
+            raise_user_error(error, self._operator, "when the key of a record was selected")
 
     def records_come(self, count: int, keys: Callable[[], list[Key]]) -> None:
         """So many records are processed by a loop that takes their keys itself."""

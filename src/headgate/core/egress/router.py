@@ -13,7 +13,7 @@ from typing import Final, NoReturn, Protocol
 from headgate.base.elements import Bundle, Key, Record, Times
 from headgate.base.errors import HeadgateError, raise_user_error
 from headgate.base.fields import FieldShape, RecordFields
-from headgate.core.state.key_taking import key_taker, part_of
+from headgate.core.state.key_taking import key_form, key_taker
 from headgate.core.state.keys import key_group, mix
 
 Split = list[tuple[int, list[Record], list[int | None] | None]]
@@ -167,7 +167,8 @@ class KeyGroupPartitioner(_PerRecord):
         super().__init__()
         self._key_of = key_of
         self._take_keys = key_taker(key_of)
-        self._part = part_of(key_of)
+        self._form = key_form(key_of)
+        self._part = None if self._form is None else self._form.part
         self._reader = reader
         self._reader_takes_all = reader_takes_all
         self._max_parallelism = max_parallelism
@@ -192,18 +193,17 @@ class KeyGroupPartitioner(_PerRecord):
         return split_by(self._picks(records), self.channels, records, timestamps)
 
     def takes_fields(self, shape: FieldShape, count: int) -> bool:
-        """Whether records may stay apart, because the key is one of their fields."""
-        return self._key_place(shape, count) is not None
+        """Whether records may stay apart, because the key is taken from their fields."""
+        return self._form is not None and self._form.places(shape, count) is not None
 
     def split_fields(self, fields: RecordFields, times: Times) -> BundleSplit | None:
         """The same for records that are taken apart; None: ``split`` has to look at them."""
         if self.channels == 1:
             return [(0, Bundle.of_fields(fields, times))]
         places = fields.places
-        at = self._key_place(fields.shape, len(places))
-        if at is None:
+        keys = None if self._form is None else self._form.of_fields(fields)
+        if keys is None:
             return None
-        keys = places[at]
         moved: list[list[Record]] = [place for place in places if type(place) is list]
         if times is not None:
             moved.append(times)
@@ -213,8 +213,10 @@ class KeyGroupPartitioner(_PerRecord):
             if self._memo.is_full:
                 picks = self._picks_of(keys)
                 lanes = [_lanes_of(picks, self.channels, items) for items in moved]
+            elif len(moved) == 1 and moved[0] is keys:
+                lanes = [self._key_lanes(keys)]
             else:
-                lanes = [self._key_lanes(keys)] if len(moved) == 1 else self._lanes(keys, moved)
+                lanes = self._lanes(keys, moved)
         except Exception:  # a key that is not hashable, or fails to be hashed
             return None
         split: BundleSplit = []
@@ -225,10 +227,6 @@ class KeyGroupPartitioner(_PerRecord):
                 chosen = fields.with_places(own, len(items[0]))
                 split.append((channel, Bundle.of_fields(chosen, next(rest, None))))
         return split
-
-    def _key_place(self, shape: FieldShape, count: int) -> int | None:
-        part = self._part
-        return None if part is None else shape.place(part.name, part.is_attribute, count)
 
     def _lanes(self, keys: list[Key], moved: list[list[Record]]) -> list[list[list[Record]]]:
         """Of each list that is moved a list for each channel."""

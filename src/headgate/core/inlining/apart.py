@@ -15,7 +15,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from headgate.base.elements import Record
 from headgate.base.fields import FieldShape, RecordFields
 from headgate.core.inlining.bodies import InlineBody, stored_names
-from headgate.core.state.key_taking import RecordPart
+from headgate.core.state.key_taking import KeyForm
 
 L = TypeVar("L")
 
@@ -35,7 +35,8 @@ class ApartLoop:
     body: InlineBody
     """Reads fields in the place of the record."""
     form: FieldForm
-    key: int
+    key: int | None
+    """The place that is the key; None: the loop takes a list of keys beside those of items."""
     lists: tuple[int, ...]
     """The places over which it goes, the first one for sure."""
     same: tuple[int, ...]
@@ -76,7 +77,7 @@ def form_of(fields: RecordFields) -> FieldForm:
 
 
 def apart_loop(
-    body: InlineBody, record: str, form: FieldForm, part: RecordPart | None, *, all_places: bool
+    body: InlineBody, record: str, form: FieldForm, key_form: KeyForm, *, all_places: bool
 ) -> ApartLoop | None:
     """How a body with this parameter for the record goes over fields; None: it cannot.
 
@@ -84,14 +85,16 @@ def apart_loop(
     """
     shape, has_list = form
     count = len(has_list)
-    key = None if part is None else shape.place(part.name, part.is_attribute, count)
-    if key is None or record in stored_names(body.statements):
+    key_places = key_form.places(shape, count)
+    if key_places is None or record in stored_names(body.statements):
         return None
+    key = None if key_form.part is None else key_places[0]
     items = _Items(record, shape, count)
     statements = tuple(items.visit(deepcopy(statement)) for statement in body.statements)
     if items.is_beyond or (items.is_whole and shape.kind is not tuple):
         return None  # a record that can be changed has to be one
-    used = range(count) if all_places or items.is_whole else sorted({key, *items.places})
+    read = items.places if key is None else {key, *items.places}
+    used = range(count) if all_places or items.is_whole else sorted(read)
     lists = [place for place in used if has_list[place]] or [has_list.index(True)]
     return ApartLoop(
         body=replace(body, statements=statements),

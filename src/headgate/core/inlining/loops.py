@@ -213,7 +213,8 @@ def reduce_loop(
     ``given``: as for ``each_loop``, and ``absent``, ``none``. ``by_value``: what is
     sent does not change when a result is changed in place. ``part``: where a record has its key;
     the list of keys is left out then, and ``given`` has ``key_of``. ``apart``: the loop goes over
-    lists of items, and takes what is the same for all records behind them.
+    lists of items, with one of keys after them if none of these is the key, and takes what is the
+    same for all records next.
     """
     if body.yields:
         return None
@@ -275,15 +276,17 @@ def emitting_loop(
     ``sent`` is the list that it is added to. ``given``: as for ``each_loop``, and ``CONTEXT``,
     ``cursor``, ``piece``, ``send_on``, ``stamp`` and ``failed``. ``part``, ``apart``: as for
     ``reduce_loop``; ``given`` has ``see`` then, too, which freezes keys.
+    Those of a list are frozen already.
     """
     roles = ("RECORD", "CONTEXT") if way.has_context else ("RECORD",)
     lists = {"RECORD": "records"} | ({"key": "keys"} if way.keyed and part is None else {})
-    key_lines, same = _key_lines(part), []
+    lines, same = _key_lines(part), []
     if apart is not None:
         body, lists, same = apart.body, _item_lists(apart), names_of(apart.same)
-        key_lines = _item_lines(apart)
+        lines = _item_lines(apart)
+    if way.keyed and "key" not in lists:
+        lines.append(_LOOK_AT_KEY)
     lists |= {"time": "times"} if way.timed else {}
-    lines = [*key_lines, _LOOK_AT_KEY] if way.keyed and part is not None else []
     lines += ["    _hg_cursor.key = _hg_key"] if way.keyed else []
     lines += ["    _hg_CONTEXT.time_ms = _hg_time"] if way.timed and way.has_context else []
     text = "\n".join([*lines, "    _hg_BODY"])
@@ -397,14 +400,15 @@ def _key_lines(part: RecordPart | None) -> list[str]:
 
 
 def _item_lists(apart: ApartLoop) -> dict[str, str]:
-    """The lists of a loop over tuples that are taken apart."""
+    """The lists of a loop over records that are taken apart."""
     first, *rest = names_of(apart.lists)
-    return {first: "records", **{name: f"{name}s" for name in rest}}
+    keys = {"key": "keys"} if apart.key is None else {}
+    return {first: "records", **{name: f"{name}s" for name in rest}, **keys}
 
 
 def _item_lines(apart: ApartLoop) -> list[str]:
     lines = [f"    _hg_RECORD = {apart.whole}"] if apart.makes_records else []
-    return [*lines, f"    _hg_key = {item_name(apart.key)}"]
+    return lines if apart.key is None else [*lines, f"    _hg_key = {item_name(apart.key)}"]
 
 
 def _constant(part: RecordPart | None) -> dict[str, object]:

@@ -79,7 +79,8 @@ class RecordLoops:
         self._collector = collector
         self._passed = passed
         self._selection = selection
-        self._part = None if selection is None or failures is not None else selection.part
+        self._form = None if selection is None or failures is not None else selection.form
+        self._part = None if self._form is None else self._form.part
         self._streak = None if failures is None else failures.streak()
         self._key_streak = None if failures is None else failures.streak()
         self._way = LoopWay(
@@ -125,14 +126,9 @@ class RecordLoops:
         states = self._inline_states() if is_inlined else []
         names = tuple((name, state) for name, state, _ in states)
         kind = LoopKind(is_inlined, bundle.timestamps is not None, names)
-        fields = bundle.fields
-        found = None
-        if fields is not None and kind.is_inlined and self._part is not None:
-            found = self._apart_loops(kind).loop_for(fields)
-        if fields is not None and found is not None and self._selection is not None:
-            apart, loop = found
-            lists = apart.arguments(fields, *_beside(bundle))
-            self._selection.records_come(fields.count, partial(_items, fields, apart.key))
+        found = self._over_fields(kind, bundle)
+        if found is not None:
+            loop, lists = found
         else:
             bundle, keys = self._keyed(bundle)
             loop = self._loop(kind)
@@ -147,6 +143,21 @@ class RecordLoops:
         self._collector.sweep_loop(run, kind.timed)
         self._streak.ended(bundle)
         self._at_hand = Bundle([])
+
+    def _over_fields(self, kind: LoopKind, bundle: Bundle) -> tuple[Loop, Sequence[object]] | None:
+        """The loop over records that are taken apart, and its lists; None: it needs records."""
+        fields, selection = bundle.fields, self._selection
+        if fields is None or selection is None or self._form is None or not kind.is_inlined:
+            return None
+        found = self._apart_loops(kind).loop_for(fields)
+        if found is None:
+            return None
+        apart, loop = found
+        if apart.key is not None:
+            selection.records_come(fields.count, partial(_items, fields, apart.key))
+            return loop, apart.arguments(fields, *_beside(bundle))
+        keys = selection.keys_of(fields)
+        return None if keys is None else (loop, apart.arguments(fields, keys, *_beside(bundle)))
 
     def _keyed(self, bundle: Bundle) -> tuple[Bundle, list[list[Key]]]:
         """The records, and the list of their keys if the loop does not take them itself."""
@@ -216,7 +227,8 @@ class RecordLoops:
         body = self._body
         assert body is not None, "only functions that are inlined read fields"
         record = body.parameters[-2 if self._way.has_context else -1]
-        apart = apart_loop(body, record, form, self._part, all_places=False)
+        assert self._form is not None
+        apart = apart_loop(body, record, form, self._form, all_places=False)
         return None if apart is None else (apart, self._made_loop(kind, apart))
 
     def _made_loop(self, kind: LoopKind, apart: ApartLoop | None = None) -> Loop:

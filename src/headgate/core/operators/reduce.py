@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from headgate.base.elements import Bundle, Key, Record
+from headgate.base.fields import RecordFields, Same
 from headgate.base.values import ATOMS, own, own_all
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import LOOKS
@@ -25,7 +26,7 @@ from headgate.core.inlining.made_records import RecordMakers
 from headgate.core.inlining.scalars import are_scalar_tuples
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import Cursor, seen
-from headgate.core.state.key_taking import key_taker, part_of
+from headgate.core.state.key_taking import key_form, key_taker
 from headgate.core.state.memory_states import PlainValue
 from headgate.core.state.migration import settle
 from headgate.core.state.snapshot import NONE
@@ -79,7 +80,8 @@ class ReduceOperator(StatefulOperator):
         self._streak = None if self.failures is None else self.failures.streak()
         self._function.open(context, self._keyed.opener)
         self._call = self._function.call
-        self._part = part_of(self._key_of)
+        self._form = key_form(self._key_of)
+        self._part = None if self._form is None else self._form.part
         self._check = key_check(context.key_type)
         self._given = _GIVEN | {"key_of": self._key_of}
         self._scalars: bool | None = None
@@ -194,7 +196,9 @@ class ReduceOperator(StatefulOperator):
         )
 
     def _made_apart(self, body: InlineBody, form: FieldForm) -> FoldsApart | None:
-        apart = apart_loop(body, body.parameters[-1], form, self._part, all_places=True)
+        if self._form is None:
+            return None
+        apart = apart_loop(body, body.parameters[-1], form, self._form, all_places=True)
         loop = None if apart is None else self._made_loop(body, apart)
         if apart is None or loop is None:
             return None
@@ -206,6 +210,10 @@ class ReduceOperator(StatefulOperator):
         """The same by a loop with the function in it."""
         send, fields = results.append, bundle.fields
         found = None if fields is None else self._apart.loop_for(fields)
+        keys = None
+        if fields is not None and found is not None and found.apart.key is None:
+            keys = self._keys_of(fields)
+            found = None if keys is None else found
         rest = self._values, partial(self._begin, send), self._find
         if fields is None or found is None:
             self._scalars = None
@@ -213,12 +221,18 @@ class ReduceOperator(StatefulOperator):
             lists = [records] if self._part is not None else [records, self._take_keys(records)]
             loop(*lists, *rest, send)
             return
-        lists = found.apart.arguments(fields)
+        lists = found.apart.arguments(fields, *([] if keys is None else [keys]))
         if found.scalar_loop is not None and fields.are_plain() and self._holds_scalars():
             found.scalar_loop(*lists, *rest, results)
         else:
             self._scalars = None
             found.loop(*lists, *rest, send)
+
+    def _keys_of(self, fields: RecordFields) -> list[Key] | None:
+        """The keys of records that are taken apart; None: the selector has to look at records."""
+        assert self._form is not None, "fields are read only if keys are taken from them"
+        keys = self._form.of_fields(fields)
+        return [keys[0]] * fields.count if isinstance(keys, Same) else keys
 
     def _holds_scalars(self) -> bool:
         """Whether the results so far are tuples of scalars, as all later ones will be then.
