@@ -12,7 +12,6 @@ from headgate.base.errors import PathUnusable, TaskCancelled, UserFunctionFailed
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.outputs import (
-    STAGED,
     ChainedOutput,
     CountingOutput,
     NetworkOutput,
@@ -20,7 +19,7 @@ from headgate.core.chain.outputs import (
     run_user_code,
 )
 from headgate.core.egress.router import CustomPartitioner, RoundRobin, Router
-from headgate.core.egress.writer import RecordWriter
+from headgate.core.egress.writer import STAGED_RECORDS, RecordWriter
 from tests.arena import assert_all_home, plain_pool
 from tests.core.chain.kit import KeptOutput, StrictLoan, spoil, values
 from tests.core.egress.kit import ChannelReader, make_partition, readers_of
@@ -266,8 +265,8 @@ def test_records_wait_for_the_end_of_the_step(make_pool: Callable[..., GlobalPoo
 
 def test_a_long_list_does_not_wait(make_pool: Callable[..., GlobalPool]) -> None:
     net = Network(make_pool(400))
-    net.output.collect(Bundle(list(range(STAGED))))
-    assert net.writer.records_out == STAGED
+    net.output.collect(Bundle(list(range(STAGED_RECORDS))))
+    assert net.writer.records_out == STAGED_RECORDS
     assert net.loan.loans == 1
     assert net.loan.lent
     net.close()

@@ -121,15 +121,16 @@ def the_rest_of_a_bundle_is_lost(patch: Patch) -> None:
 
 
 def staged_records_come_twice(patch: Patch) -> None:
-    real = NetworkOutput._write_staged
+    real = NetworkOutput._write_waiting
 
-    def write_staged(output: NetworkOutput) -> None:
-        kept = None if output._staged is None else output._staged.copy()
+    def write_waiting(output: NetworkOutput) -> None:
+        kept = [bundle.copy() for bundle in output._waiting]
         real(output)
-        if kept is not None and len(kept) == 3:
-            output._writer.emit_bundle(kept)
+        for bundle in kept:
+            if len(bundle) == 3:
+                output._writer.emit_bundle(bundle)
 
-    patch.setattr(NetworkOutput, "_write_staged", write_staged)
+    patch.setattr(NetworkOutput, "_write_waiting", write_waiting)
 
 
 def a_watermark_overtakes_records(patch: Patch) -> None:
@@ -167,7 +168,7 @@ def an_operator_is_not_closed(patch: Patch) -> None:
 
 def the_loan_is_not_called_back(patch: Patch) -> None:
     def inside(output: NetworkOutput, action: Callable[[], None]) -> None:
-        output._write_staged()
+        output._write_waiting()
         output._write(action)
 
     patch.setattr(NetworkOutput, "_inside", inside)

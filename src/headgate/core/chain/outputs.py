@@ -8,7 +8,8 @@ the values, and only the bundle around them is copied, as in Flink.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from functools import partial
+from typing import TypeAlias
 
 from headgate.base.elements import (
     MIN_WATERMARK_MS,
@@ -24,7 +25,7 @@ from headgate.core.chain.copies import Copier
 from headgate.core.chain.operator import Operator, Output
 from headgate.core.chain.record_failures import FailureStreak, attempt, without
 from headgate.core.chain.spec import OutputTypes, Selector
-from headgate.core.egress.writer import RecordWriter
+from headgate.core.egress.writer import STAGED_RECORDS, RecordWriter
 
 
 class Loan(ABC):
@@ -118,15 +119,12 @@ class RecordCopyingOutput(ChainedOutput):
 Coerce: TypeAlias = Callable[[list[Record]], list[Record]]
 """From the records of a bundle to what the declared type makes of them."""
 
-STAGED: Final = 4096
-"""So many records wait at most for the writer within a step."""
-
 
 class NetworkOutput:
     """The last output of a chain: hands records that pass its tag to the record writer.
 
-    While user code runs the writer must not be touched, so records wait in a list; ``seal`` at the
-    end of a step writes them, and so does a list that has grown long.
+    While user code runs the writer must not be touched, so bundles wait in a list; ``seal`` at the
+    end of a step writes them, and so does a list with as many records as the writer lets wait.
     """
 
     def __init__(self, writer: RecordWriter, name: str, loan: Loan, tag: str | None = None) -> None:
@@ -136,7 +134,8 @@ class NetworkOutput:
         self._loan = loan
         self._tag = tag
         self._markers = 0
-        self._staged: Bundle | None = None
+        self._waiting: list[Bundle] = []
+        self._records_waiting = 0
 
     def takes_fields(self, shape: FieldShape, count: int) -> bool:
         """Whether records with so many fields stay apart."""
@@ -144,11 +143,11 @@ class NetworkOutput:
 
     def collect(self, bundle: Bundle) -> None:
         if self._tag is None:
-            self._stage(bundle)
+            self._let_wait(bundle)
 
     def collect_side(self, tag: str, bundle: Bundle) -> None:
         if tag == self._tag:
-            self._stage(bundle)
+            self._let_wait(bundle)
 
     def emit_watermark(self, watermark: Watermark) -> None:
         self.watermark_ms = watermark.timestamp_ms
@@ -165,31 +164,25 @@ class NetworkOutput:
 
     def seal(self) -> None:
         """Write what waits (called inside, at the end of a step)."""
-        self._write_staged()
+        self._write_waiting()
         self._write(self._writer.seal)
 
-    def _stage(self, bundle: Bundle) -> None:
-        staged = self._staged
-        if staged is not None and (staged.timestamps is None) != (bundle.timestamps is None):
-            self._inside(lambda: None)
-            staged = None
-        if staged is None:
-            staged = self._staged = bundle.copy()
-        else:
-            staged.add(bundle)
-        if len(staged) >= STAGED:
+    def _let_wait(self, bundle: Bundle) -> None:
+        self._waiting.append(bundle.copy())  # other outputs may have the bundle, too
+        self._records_waiting += len(bundle)
+        if self._records_waiting >= STAGED_RECORDS:
             self._inside(lambda: None)
 
     def _inside(self, action: Callable[[], None]) -> None:
         self._loan.regain()
-        self._write_staged()
+        self._write_waiting()
         self._write(action)
         self._loan.lend()
 
-    def _write_staged(self) -> None:
-        staged, self._staged = self._staged, None
-        if staged is not None:
-            self._write(lambda: self._writer.emit_bundle(staged))
+    def _write_waiting(self) -> None:
+        waiting, self._waiting, self._records_waiting = self._waiting, [], 0
+        for bundle in waiting:
+            self._write(partial(self._writer.emit_bundle, bundle))
 
     def _write(self, action: Callable[[], None]) -> None:
         run_user_code(
