@@ -96,12 +96,12 @@ def own_result(references: int, value: Record) -> Record:
     the caller, not even an argument: hence they come first. If nobody else holds it and it holds
     nothing that can be changed, then it is the receiver's own as it is.
     """
-    if references == SOLE_HOLDER:
-        kind = type(value)
-        holds_atoms = _LOOKS.get(kind) or _look_of(kind)
-        if holds_atoms(value):
-            return value
-    return own(value)
+    return value if references == SOLE_HOLDER and look_of(type(value))(value) else own(value)
+
+
+def look_of(kind: type) -> "Look":
+    """What tells whether such a value, which nobody else holds, holds nothing but atoms."""
+    return _LOOKS.get(kind) or _new_look(kind)
 
 
 def own_all(records: list[Record]) -> list[Record]:
@@ -225,7 +225,7 @@ _LOOKS_OF_BUILTIN: Final[dict[type, Look]] = {dict: _items_are_atoms, list: _ele
 _LOOKS: Final[dict[type, Look]] = dict(_LOOKS_OF_BUILTIN)
 
 
-def _look_of(kind: type) -> Look:
+def _new_look(kind: type) -> Look:
     if len(_LOOKS) >= _KNOWN_KINDS:
         _LOOKS.clear()
         _LOOKS.update(_LOOKS_OF_BUILTIN)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headgate.base.errors import RecordUncopyable
 from headgate.base.values import are_immutable, own, own_all
-from headgate.core.chain.copies import Copier, Emission, is_pure
+from headgate.core.chain.copies import Copier, is_pure
 from tests.core.chain.kit import immutables, spoil, values
 
 
@@ -105,7 +105,7 @@ GLOBAL: list[int] = []
 
 
 class Growing:
-    """Returns the same list each time, longer by one."""
+    """Keeps what it is given."""
 
     def __init__(self) -> None:
         self.kept: list[int] = []
@@ -113,33 +113,6 @@ class Growing:
     def map(self, value: int) -> Any:
         self.kept.append(value)
         return self.kept
-
-
-@given(st.lists(st.lists(st.integers(), max_size=5), max_size=5))
-def test_every_result_is_what_the_function_returned_then(bundles: list[list[int]]) -> None:
-    emission = Emission(Growing().map)
-    sent = [emission.results(bundle) for bundle in bundles]
-    flat = [value for bundle in bundles for value in bundle]
-    expected = [flat[: end + 1] for end in range(len(flat))]
-    assert [result for results in sent for result in results] == expected
-
-
-def test_a_function_of_immutables_is_swept_and_its_results_passed_as_they_are() -> None:
-    made: list[str] = []
-
-    def text(value: int) -> str:
-        made.append(f"number {value}")
-        return made[-1]
-
-    emission = Emission(text)
-    for _ in range(3):
-        results = emission.results([1, 2, 3])
-        assert all(result is value for result, value in zip(results, made[-3:], strict=True))
-
-
-def test_with_object_reuse_results_are_passed_as_they_are() -> None:
-    growing = Growing()
-    assert Emission(growing.map, free=True).results([1, 2]) == [[1, 2], [1, 2]]
 
 
 class Point(NamedTuple):

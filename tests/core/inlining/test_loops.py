@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -11,14 +12,14 @@ from hypothesis import strategies as st
 
 from headgate.core.chain.copies import LOOKS
 from headgate.core.inlining.loops import (
+    HOLDERS,
+    Gives,
     Loop,
     LoopWay,
     body_of,
+    called_body,
     can_emit,
-    each_loop,
     emitting_loop,
-    filter_loop,
-    map_loop,
     reduce_loop,
 )
 from headgate.core.inlining.made_records import RecordMakers
@@ -60,45 +61,123 @@ FUNCTIONS: list[Callable[[int], Any]] = [
 ]
 
 
-def loop_for(function: Any, make: Callable[..., Loop | None], *more: Any) -> Loop:
-    body = body_of(function, 1, definitions_of(function))
+def loop_for(
+    function: Any, gives: Gives = Gives.VALUE, *, is_called: bool = False, **options: Any
+) -> Loop:
+    """``loop(records[, times], sent)``; the function is called, or stands in it."""
+    body = called_body(gives) if is_called else body_of(function, 1, definitions_of(function))
     assert body is not None
-    if make is each_loop:
-        more = (RecordMakers(body.function), *more)
-    loop = make(function, body, *more)
+    way = LoopWay(**{"by_value": True, "keyed": False, "timed": False} | options)
+    way = replace(way, has_context=False, gives=gives)
+    call = None if is_called else function
+    given = {**LOOKS, "call": function, "stamp": None}
+    loop = emitting_loop(call, body, RecordMakers(body.function), given, way=way)
     assert loop is not None
     return loop
+
+
+BOTH = pytest.mark.parametrize("is_called", [True, False])
 
 
 FEW = settings(max_examples=settings.default.max_examples * 2 // 5)
 """Each example compiles a loop: milliseconds."""
 
 
+@BOTH
+@pytest.mark.parametrize("by_value", [True, False])
 @pytest.mark.parametrize("function", FUNCTIONS)
 @FEW
 @given(records=st.lists(st.integers(-5, 20), max_size=30))
-def test_each_result_is_that_of_a_call(function: Callable[[int], Any], records: list[int]) -> None:
+def test_each_result_is_that_of_a_call(
+    function: Callable[[int], Any], by_value: bool, is_called: bool, records: list[int]
+) -> None:
     found: list[Any] = []
-    loop_for(function, each_loop, LOOKS)(records, found.append)
+    loop_for(function, is_called=is_called, by_value=by_value)(records, found)
     assert found == [function(record) for record in records]
 
 
+def few(value: int) -> bool:
+    return value % 3 == 1 and value < OFFSET
+
+
+def few_of_others(value: int) -> Any:
+    value += 1
+    if value % 2:
+        return
+    if value % 3:
+        return []
+    return [value]
+
+
+@BOTH
+@pytest.mark.parametrize("function", [few, few_of_others, lambda value: value, lambda value: None])
 @FEW
-@given(st.lists(st.integers(-5, 20), max_size=30))
-def test_expressions_make_lists_and_choose_records(records: list[int]) -> None:
-    double = lambda value: (value, value * 2)  # noqa: E731
-    assert loop_for(double, map_loop)(records) == [(value, value * 2) for value in records]
-    few = lambda value: value % 3 == 1 and value < OFFSET  # noqa: E731
-    assert loop_for(few, filter_loop)(records) == [value for value in records if few(value)]
+@given(records=st.lists(st.integers(-5, 20), max_size=30))
+def test_records_are_chosen_with_their_times(
+    function: Callable[[int], Any], is_called: bool, records: list[int]
+) -> None:
+    found: list[int] = []
+    loop_for(function, Gives.VERDICT, is_called=is_called)(records, found)
+    assert found == [value for value in records if function(value)]
+
+
+class Holding:
+    """A filter that keeps some of its records, in the ways that ``keep`` says."""
+
+    def __init__(self, keep: Callable[[Any], Any]) -> None:
+        self.keep = keep
+        self.kept: list[Any] = []
+
+    def filter(self, value: Any) -> bool:
+        if len(value) % 2:
+            self.kept.append(self.keep(value))
+        return True
+
+    def map(self, value: Any) -> Any:
+        if len(value) % 2:
+            self.kept.append(self.keep(value))
+        return value
+
+    def other(self, value: Any) -> Any:
+        value = [*value]
+        self.kept.append(value)
+        return value
+
+
+@BOTH
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize("method", ["filter", "map", "other"])
+@pytest.mark.parametrize("keep", [lambda value: value, lambda value: [value], len])
+def test_a_record_is_copied_if_somebody_beside_the_loop_holds_it(
+    keep: Any, method: str, several: bool, is_called: bool
+) -> None:
+    """The list of the bundle does, too, and ``zip`` in a loop over several lists."""
+    holding = Holding(keep)
+    gives = Gives.VERDICT if method == "filter" else Gives.VALUE
+    loop = loop_for(getattr(holding, method), gives, is_called=is_called, timed=several)
+    records = [[number] * (1 + number % 4) for number in range(12)]
+    expected, names = [list(record) for record in records], [id(record) for record in records]
+    times: list[int] = []
+    found: list[Any] = []
+    stamped = {"_hg_stamp": times.append} if several else {}
+    loop(records, *([range(12)] if several else []), found, **stamped)
+    assert found == expected and times == (list(range(12)) if several else [])
+    held = {id(value) for value in holding.kept}
+    held |= {id(part) for value in holding.kept if type(value) is list for part in value}
+    assert not held & {id(value) for value in found}
+    if method != "other" and HOLDERS != (None, None):
+        same = [id(value) == name for value, name in zip(found, names, strict=True)]
+        assert same == [keep is len or len(value) % 2 == 0 for value in expected]
 
 
 def test_enclosed_and_global_variables_are_read_when_a_record_comes() -> None:
     amount = 1
     add = lambda value: value + amount + OFFSET  # noqa: E731
-    loop = loop_for(add, map_loop)
-    assert loop([1]) == [102]
+    loop, found = loop_for(add), []
+    loop([1], found)
     amount = 10
-    assert loop([1]) == [111]
+    loop([1], found)
+    assert found == [102, 111]
 
 
 @FEW
@@ -113,14 +192,14 @@ def test_what_a_function_keeps_is_copied_before_it_goes_on(records: list[Any]) -
             return len(self.kept), self.kept
 
     found: list[Any] = []
-    loop_for(Keeping().map, each_loop, LOOKS)(records, found.append)
+    loop_for(Keeping().map)(records, found)
     assert found == [(n + 1, records[: n + 1]) for n in range(len(records))]
 
 
 def test_an_error_has_the_line_and_the_name_of_the_function() -> None:
-    loop = loop_for(lambda value: 1 // value, map_loop)
+    loop = loop_for(lambda value: 1 // value)
     with pytest.raises(ZeroDivisionError) as caught:
-        loop([1, 0])
+        loop([1, 0], [])
     *_, last = traceback.extract_tb(caught.value.__traceback__)
     assert last.filename == __file__ and last.name == "<lambda>"
     assert last.line is not None and "1 // value" in last.line
@@ -132,7 +211,7 @@ def test_an_error_has_the_line_and_the_name_of_the_function() -> None:
         return 1 / half
 
     with pytest.raises(ZeroDivisionError) as caught:
-        loop_for(halved, each_loop, LOOKS)([1, 0], lambda value: None)
+        loop_for(halved)([1, 0], [])
     *_, last = traceback.extract_tb(caught.value.__traceback__)
     assert (last.name, last.line) == ("halved", "return 1 / half")
 
@@ -171,7 +250,7 @@ def test_folding_is_that_of_calls(
     assert loop is not None
     entries = [(record[0], record) for record in records]
     lists = [records] if takes_keys else [records, [key for key, _ in entries]]
-    loop(*lists, kept, begin, lambda key: (key, absent), found.append)
+    loop(*lists, kept, begin, lambda key: (key, absent), found)
     state: dict[str, Any] = {}
     expected = []
     for key, record in entries:
@@ -324,7 +403,7 @@ def test_variables_do_not_outlive_their_record() -> None:
             return sum(view)
 
     found: list[int] = []
-    loop_for(Growing().map, each_loop, LOOKS)([1, 2, 3], found.append)
+    loop_for(Growing().map)([1, 2, 3], found)
     assert found == [1, 3, 6]
 
 

@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Callable, Iterator
+from operator import is_not
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeySelection
 from headgate.core.operators.process import ProcessContext, ReadOnlyTimerService
-from headgate.core.operators.record_loops import RecordLoops
+from headgate.core.operators.record_loops import RecordLoops, ResultLoop
 from headgate.core.state.cursor import Cursor
 from headgate.core.state.memory_states import PlainValue
 from headgate.functions.context import TaskInfo
@@ -223,3 +224,38 @@ def test_an_error_of_the_selector_is_its_own() -> None:
         loops.run(Bundle([("a", 1), ()]))
     assert isinstance(caught.value.__cause__, IndexError)
     assert "lambda" in traceback.extract_tb(caught.value.__cause__.__traceback__)[-1].name
+
+
+class Growing:
+    """Returns the same list each time, longer by one."""
+
+    def __init__(self) -> None:
+        self.kept: list[int] = []
+
+    def map(self, value: int) -> list[int]:
+        if value < 0:
+            raise ValueError(value)
+        self.kept.append(value)
+        return self.kept
+
+
+def test_every_result_is_what_the_function_returned_then() -> None:
+    loop = ResultLoop(Growing().map)
+    sent = [loop.results([1, 2]), loop.results([]), loop.results(range(3, 5))]
+    assert sent == [[[1], [1, 2]], [], [[1, 2, 3], [1, 2, 3, 4]]]
+    assert ResultLoop(Growing().map, copies=False).results([1, 2]) == [[1, 2], [1, 2]]
+
+
+def test_after_an_error_results_go_on_with_the_next_value() -> None:
+    found: list[Any] = []
+    loop, values = ResultLoop(Growing().map), iter([1, -1, 2])
+    with pytest.raises(ValueError, match="-1"):
+        loop.add_results(values, found)
+    loop.add_results(values, found)
+    assert found == [[1], [1, 2]]
+
+
+def test_values_of_a_list_that_somebody_keeps_are_copied() -> None:
+    values = [[1], [2]]
+    results = ResultLoop(lambda value: value).results(values)
+    assert results == values and all(map(is_not, results, values))

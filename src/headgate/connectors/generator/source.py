@@ -15,8 +15,8 @@ from typing import Final
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.copies import Emission
 from headgate.core.chain.user_function import UserFunction
+from headgate.core.operators.record_loops import ResultLoop
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitLag, SplitReader
 
@@ -173,7 +173,7 @@ class DataGeneratorReader(SplitReader):
         pace: "GeneratorPace | None",
     ) -> None:
         self._user_function = user_function
-        self._emission = Emission(user_function.call)
+        self._loop = ResultLoop(user_function.call)
         self._next = first
         self._step = step
         self._count = count
@@ -188,7 +188,7 @@ class DataGeneratorReader(SplitReader):
         if self._pace is not None:
             limit = self._pace.take(limit)
         end = first + limit * step
-        records = self._emission.results(range(first, end, step))
+        records = self._loop.results(range(first, end, step))
         self._next = end
         return records
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Final, Protocol
 
-from headgate.base.elements import Bundle, Record
+from headgate.base.elements import Bundle, Record, Times
 from headgate.base.values import ATOMS, own, own_result
-from headgate.core.chain.copies import NO_KINDS, Kinds, immutable_kinds
+from headgate.core.chain.copies import LOOKS, NO_KINDS, Kinds, immutable_kinds, look_at_mutable
 from headgate.core.chain.operator import Output
 from headgate.functions.function import OutputTag
 
@@ -30,46 +30,63 @@ class Collector:
     """
 
     __slots__ = (
-        *("_has_tags", "_output", "_pieces", "_records", "_size", "_timed", "_times", "copies"),
+        *("_has_sides", "_has_tags", "_output", "_pieces", "_records", "_size", "_timed", "_times"),
+        "copies",
     )
 
-    def __init__(self, output: Output, copies: bool = True, piece: int = 4096) -> None:
+    def __init__(
+        self, output: Output, copies: bool = True, piece: int = 4096, *, has_sides: bool = True
+    ) -> None:
+        """``has_sides``: (tag, value) is a value for a side output; otherwise it is a record."""
         self._output = output
+        self._has_sides = has_sides
         self.copies = copies
         self._size = piece
         self._pieces = 0
         self._records: list[Record] = []
         self._times: list[int | None] = []
         self._timed = False
-        self._has_tags = not copies
+        self._has_tags = has_sides and not copies
         """Whether a tag may be among what is collected."""
 
-    def sweep_loop(self, loop: Callable[[list[Record]], None], timed: bool) -> None:
-        """Send on what a loop over the records of a bundle adds to a list."""
+    def sweep_loop(
+        self, loop: Callable[[list[Record]], None], timed: bool, times: Times = None
+    ) -> None:
+        """Send on what a loop over the records of a bundle adds to a list.
+
+        ``timed``: the loop adds times, too. ``times``: those of what it adds, if it does not.
+        """
         self.flush()
         self._timed = timed
         loop(self._records)
         if self._records and not self._has_tags and not timed:  # the list itself, uncopied
             self._pieces += 1
             records, self._records = self._records, []
-            self._output.collect(Bundle(records))
+            self._output.collect(Bundle(records, times))
             return
         self.flush()
 
     def loop_parts(self) -> dict[str, object]:
         """What such a loop uses: it sends values of kinds that it does not know by looks."""
+        looks = {"look": self._look, "look_items": self._look_items} if self._has_sides else {}
         return {
-            "look": self._look,
-            "look_items": self._look_items,
+            **LOOKS,
+            **looks,
             "piece": self._size,
             "send_on": self._send_on,
             "stamp": self._times.append,
         }
 
     def _look(self, send: Callable[[Record], None], references: int, value: Record) -> Kinds:
-        kinds = immutable_kinds(value)
-        send(self._own(references, value) if kinds is None else value)
-        return kinds or NO_KINDS
+        kind = type(value)
+        kinds = immutable_kinds(kind, value)
+        if kinds is not None:
+            send(value)
+            return kinds
+        if self.copies and kind is not tuple and kind is not OutputTag:
+            return look_at_mutable(send, references, kind, value)
+        send(self._own(references, value))
+        return NO_KINDS
 
     def _look_items(
         self, send: Callable[[Record], None], value: Record, items: tuple[Record, ...]
@@ -120,7 +137,7 @@ class Collector:
         if not self._has_tags:
             self._output.collect(Bundle(records, times))
             return
-        self._has_tags = not self.copies
+        self._has_tags = not self.copies  # only if there are side outputs
         main, sides = split_by_tag(records, times)
         if main.records:
             self._output.collect(main)

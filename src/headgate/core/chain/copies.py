@@ -9,28 +9,17 @@ made a bundle at a time, by the serializer.
 
 import builtins
 import dis
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
 from headgate.base.elements import PickleSerializer, Record, Serializer
 from headgate.base.errors import RecordUncopyable
-from headgate.base.fields import TUPLES, FieldShape, RecordFields, Same
-from headgate.base.values import ATOMS, own_result
+from headgate.base.fields import Same
+from headgate.base.values import ATOMS, SOLE_HOLDER, Look, look_of
 from headgate.base.values import are_immutable as are_immutable
 from headgate.base.values import own as own
 from headgate.base.values import own_all as own_all
-from headgate.core.inlining.definitions import Definition
-from headgate.core.inlining.loops import (
-    Loop,
-    PartingLoop,
-    body_of,
-    each_loop,
-    map_loop,
-    parting_loop,
-)
-from headgate.core.inlining.made_records import RecordMakers
 
 
 def is_pure(function: object) -> bool:
@@ -103,153 +92,60 @@ _CARRYING: Final = frozenset(
 _IDLE: Final = ("RESUME", "NOP")
 
 
-class Emission:
-    """Calls a user's function for each record of a bundle and makes the results the receiver's own.
+class Kinds(NamedTuple):
+    """What is known of the values that a place of a program sends; None: look at the next one."""
 
-    Each result is looked at before the function is called again: a list that the function keeps may
-    have changed by then. Immutable values, and pairs of them, are recognised without a call.
-    """
-
-    def __init__(
-        self, call: Callable[[Record], Record], free: bool = False, takes_over: bool = False
-    ) -> None:
-        """``free``: nothing needs to be copied, objects are reused.
-
-        ``takes_over``: the records are the function's from now on; if it returns one of them, the
-        list that they came in does not count as another holder.
-        """
-        self._call = call
-        self._takes_over = takes_over
-        self._loop: Loop | None = None
-        self._own_loop: Loop | None = None
-        self._is_free = free or only_carries(call)
-        self._keeps_nothing = free or is_pure(call)
-        self._carried = carried_places(call)
-        self._makers: RecordMakers | None = None
-        self._parting: PartingLoop | None = None
-        self._free_parting: PartingLoop | None = None
-
-    def inline(self, definitions: Iterable[Definition]) -> None:
-        """Write the function into the loops, if one of these is its definition and short enough."""
-        body = body_of(self._call, 1, definitions)
-        if body is None:
-            return
-        self._makers = makers = RecordMakers(body.function)
-        self._loop = map_loop(self._call, body)
-        self._own_loop = each_loop(self._call, body, makers, LOOKS)
-        if self._carried is None:
-            self._parting = parting_loop(self._call, body, makers, LOOKS, by_value=True)
-            if self._keeps_nothing:
-                self._free_parting = parting_loop(self._call, body, makers, LOOKS, by_value=False)
-
-    def made_shape(self) -> tuple[FieldShape, int] | None:
-        """What ``fields`` gives, and how many fields that has; None: nothing."""
-        if self._carried is not None:
-            return TUPLES, len(self._carried)
-        return None if self._parting is None else (self._parting.shape, len(self._parting.same))
-
-    def passes_as_is(self, records: list[Record]) -> bool:
-        """Whether the function may see these records and they still need no copy to be sent on."""
-        return self._keeps_nothing or are_immutable(records)
-
-    def results(self, records: Iterable[Record]) -> list[Record]:
-        call, atoms, references = self._call, ATOMS, sys.getrefcount
-        self._check_makers()
-        if self._is_free or (self._keeps_nothing and _are_atoms(records)):
-            if self._loop is not None:
-                return self._loop(records)  # type: ignore[no-any-return]
-            return [call(record) for record in records]
-        held = HOLDERS_OF_RECORD if self._takes_over and type(records) is list else 0
-        if self._own_loop is not None and held:
-            found: list[Record] = []
-            self._own_loop(records, found.append)
-            return found
-        return [
-            value
-            if (
-                len(value) == 2 and type(value[0]) in atoms and type(value[1]) in atoms
-                if (kind := type(value := call(record))) is tuple
-                else kind in atoms
-            )
-            else own_result(references(value) - (held if value is record else 0), value)
-            for record in records
-        ]
-
-    def fields(self, records: list[Record]) -> RecordFields | None:
-        """The results, taken apart; None: they have to be asked for as they are."""
-        self._check_makers()
-        if self._carried is not None:
-            carried = [list(records) if place is None else place for place in self._carried]
-            return RecordFields(carried, len(records))
-        parting = self._parting
-        if self._free_parting is not None and (self._is_free or _are_atoms(records)):
-            parting = self._free_parting
-        return None if parting is None else parting.fields(records)
-
-    def _check_makers(self) -> None:
-        """A class that the function makes records of may be another one now: then call it."""
-        if self._makers is not None and not self._makers.hold():
-            self._makers = self._own_loop = self._parting = self._free_parting = None
-
-    def each(self, records: list[Record]) -> Callable[[Iterator[Record]], Iterator[Record]]:
-        """What yields the same results one by one, for a bundle of these records."""
-        if self._is_free or (self._keeps_nothing and _are_atoms(records)):
-            call = self._call
-            return lambda visited: (call(record) for record in visited)
-        return self._each_own
-
-    def _each_own(self, visited: Iterator[Record]) -> Iterator[Record]:
-        call, atoms, references = self._call, ATOMS, sys.getrefcount
-        for record in visited:
-            value = call(record)
-            yield (
-                value
-                if (
-                    len(value) == 2 and type(value[0]) in atoms and type(value[1]) in atoms
-                    if (kind := type(value)) is tuple
-                    else kind in atoms
-                )
-                else own_result(references(value), value)
-            )
+    atom: type | None = None
+    """Of values that nobody can change."""
+    first: type | None = None
+    """Of the parts of a pair that nobody can change."""
+    second: type | None = None
+    mutable: type | None = None
+    """Of values that are copied, unless nobody else holds them and ``look`` says yes."""
+    look: Look | None = None
 
 
-HOLDERS_OF_RECORD: Final = 2
-"""A function may return its record: the bundle's list holds it, and the variable of the loop."""
-
-Kinds: TypeAlias = tuple[type | None, type | None, type | None]
-"""The kind of a value, and those of the parts of a pair; None: it is to be looked at again."""
+NO_KINDS: Final = Kinds()
 
 
 def look(send: Callable[[Record], None], references: int, value: Record) -> Kinds:
-    """Send the receiver's own value; returns the kinds of which values are immutable.
+    """Send the receiver's own value; returns what needs no such look the next time.
 
     ``references``: to the value, as ``own_result`` wants them.
     """
-    kinds = immutable_kinds(value)
-    send(own_result(references, value) if kinds is None else value)
-    return kinds or NO_KINDS
+    kind = type(value)
+    kinds = immutable_kinds(kind, value)
+    if kinds is not None:
+        send(value)
+        return kinds
+    return look_at_mutable(send, references, kind, value)
 
 
-def immutable_kinds(value: Record) -> Kinds | None:
+def look_at_mutable(
+    send: Callable[[Record], None], references: int, kind: type, value: Record
+) -> Kinds:
+    """Like ``look``, for a value that can be changed."""
+    holds_atoms = look_of(kind)
+    send(value if references == SOLE_HOLDER and holds_atoms(value) else own(value))
+    return NO_KINDS if kind is tuple else Kinds(None, None, None, kind, holds_atoms)
+
+
+def immutable_kinds(kind: type, value: Record) -> Kinds | None:
     """Of a value that is immutable, or of a pair of them; None: it may be changed.
 
     Of longer tuples there is no kind to remember: each is looked at.
     """
-    kind = type(value)
     if kind in ATOMS:
-        return kind, None, None
+        return Kinds(kind)
     if kind is tuple and ATOMS.issuperset(map(type, value)):
-        return (None, type(value[0]), type(value[1])) if len(value) == 2 else NO_KINDS
+        return Kinds(None, type(value[0]), type(value[1])) if len(value) == 2 else NO_KINDS
     return None
-
-
-NO_KINDS: Final = (None, None, None)
 
 
 def look_items(
     send: Callable[[Record], None], value: Record, items: tuple[Record, ...]
 ) -> list[type | None]:
-    """The same for a new tuple, of which ``items`` may be mutable."""
+    """Like ``look``, for a new tuple, of which ``items`` may be mutable."""
     kinds = [kind if (kind := type(item)) in ATOMS else None for item in items]
     send(own(value) if None in kinds else value)
     return kinds
@@ -269,13 +165,10 @@ LOOKS: Final[dict[str, object]] = {
     "look": look,
     "look_items": look_items,
     "look_parts": look_parts,
+    "own": own,
+    "sole_holder": SOLE_HOLDER,
 }
-"""What loops with inlined functions send values by that they do not know."""
-
-
-def _are_atoms(records: Iterable[Record]) -> bool:
-    """Whether no operator of a user's class can run when these are computed with."""
-    return isinstance(records, list | range) and ATOMS.issuperset(map(type, records))
+"""By what loops send values that they do not know."""
 
 
 class Copier:

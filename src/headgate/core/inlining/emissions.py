@@ -7,6 +7,7 @@ record that is made here, are those that a look has found immutable at the same 
 
 import ast
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from headgate.core.inlining.definitions import parse
 from headgate.core.inlining.made_records import MadeRecord, RecordMakers
@@ -28,35 +29,19 @@ def statements_of(text: str, **parts: ast.expr) -> list[ast.stmt]:
 
 
 class Sending:
-    """Results of a function are sent; ``return`` goes on to the next record."""
+    """What a function returns is sent; ``return`` goes on to the next record."""
 
-    def __init__(
-        self,
-        makers: RecordMakers,
-        by_value: bool = True,
-        variables: Collection[str] = (),
-        record: str | None = None,
-    ) -> None:
-        """``variables``: of the body; what they hold is released when it returns.
-
-        ``record``: the parameter for the record, if it is never assigned; the list of the bundle
-        holds the record, too, and nobody else of the loop.
-        """
+    def __init__(self, makers: RecordMakers, by_value: bool = True, timed: bool = False) -> None:
+        """``timed``: what is sent gets the time of its record."""
         self.kinds: list[str] = []
         """Variables with what was immutable, None at first."""
         self._makers = makers
         self._by_value = by_value
-        self._variables = variables
-        self._record = record
+        self._timed = timed
 
     def returned(self, value: ast.expr | None) -> list[ast.stmt]:
         """In the place of a ``return``."""
-        name = value.id if isinstance(value, ast.Name) else None
-        if name is None or not self._by_value or name not in {*self._variables, self._record}:
-            return [*self._sent(value or ast.Constant(None)), ast.Continue()]
-        statements = statements_of(f"_hg_value = {name}\n{name} = None")
-        holders = " - 1" if name == self._record else ""
-        return [*statements, *self._looked_at(holders), ast.Continue()]
+        return [*self._stamped(value or ast.Constant(None)), ast.Continue()]
 
     def yielded(self, value: ast.expr | None, looped: bool) -> list[ast.stmt]:
         """In the place of a ``yield``; ``looped``: in a loop of the user's."""
@@ -65,6 +50,10 @@ class Sending:
     def ended(self) -> list[ast.stmt]:
         """At the end of a body that may be reached."""
         return self.returned(None)
+
+    def _stamped(self, value: ast.expr) -> list[ast.stmt]:
+        stamp = statements_of("_hg_stamp(_hg_time)") if self._timed else []
+        return [*self._sent(value), *stamp]
 
     def _sent(self, value: ast.expr) -> list[ast.stmt]:
         if not self._by_value:
@@ -78,18 +67,24 @@ class Sending:
 
     def _looked_at(self, holders: str = "") -> list[ast.stmt]:
         """Send ``_hg_value``, or what is to be sent in its place."""
-        kind, first, second = self._new_kind(), self._new_kind(), self._new_kind()
+        kind, first, second, mutable, look = [self._new_kind() for _ in range(5)]
+        references = f"_hg_references(_hg_value){holders}"
         return statements_of(
             f"if _hg_type(_hg_value) is {kind}:\n"
             f"    _hg_send(_hg_value)\n"
-            f"elif (\n"
-            f"    _hg_type(_hg_value) is _hg_tuple and _hg_len(_hg_value) == 2\n"
-            f"    and _hg_type(_hg_value[0]) is {first} and _hg_type(_hg_value[1]) is {second}\n"
+            f"elif _hg_type(_hg_value) is _hg_tuple and (\n"
+            f"    _hg_type(_hg_value[0]) is {first} and _hg_type(_hg_value[1]) is {second}\n"
+            f"    if _hg_len(_hg_value) == 2 else _hg_are_atoms(_hg_map(_hg_type, _hg_value))\n"
             f"):\n"
             f"    _hg_send(_hg_value)\n"
+            f"elif _hg_type(_hg_value) is {mutable}:\n"
+            f"    if {references} == _hg_sole_holder and {look}(_hg_value):\n"
+            f"        _hg_send(_hg_value)\n"
+            f"    else:\n"
+            f"        _hg_send(_hg_own(_hg_value))\n"
             f"else:\n"
-            f"    {kind}, {first}, {second} = "
-            f"_hg_look(_hg_send, _hg_references(_hg_value){holders}, _hg_value)"
+            f"    {kind}, {first}, {second}, {mutable}, {look} = "
+            f"_hg_look(_hg_send, {references}, _hg_value)"
         )
 
     def _made_sent(self, made: MadeRecord) -> list[ast.stmt]:
@@ -121,6 +116,76 @@ class Sending:
     def _new_kind(self) -> str:
         self.kinds.append(f"_hg_kind{len(self.kinds)}")
         return self.kinds[-1]
+
+
+class Returning(Sending):
+    """One result for each record, None like any other. What is released first is not counted."""
+
+    def __init__(
+        self,
+        makers: RecordMakers,
+        by_value: bool,
+        timed: bool,
+        variables: Collection[str],
+        record: "LoopRecord",
+    ) -> None:
+        """``variables``: of the body; what they hold is released when it returns."""
+        super().__init__(makers, by_value, timed)
+        self._variables = variables
+        self._record = record
+
+    def _sent(self, value: ast.expr) -> list[ast.stmt]:
+        if not self._by_value or self._makers.made(value) is not None:
+            return super()._sent(value)
+        statements = statements_of("_hg_value = _hg_VALUE", VALUE=value)
+        if isinstance(value, ast.Name) and value.id in self._variables:
+            statements += statements_of(f"{value.id} = None")
+        return [*statements, *self._looked_at(self._record.if_same)]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRecord:
+    """The variable that holds the record in a loop, and who else of the loop does."""
+
+    name: str
+    holders: int | None
+    """References to it beside one in a variable that is looked at; None: they are not known."""
+
+    @property
+    def if_same(self) -> str:
+        """To be added to a count of references to a value that may be the record."""
+        held = self.holders
+        return "" if held is None else f" - (_hg_value is {self.name} and {held})"
+
+    @property
+    def if_record(self) -> str:
+        """To be added to a count of references to the record."""
+        return "" if self.holders is None else f" - {self.holders}"
+
+
+class Judging(Sending):
+    """A record is sent if the function says yes."""
+
+    def __init__(
+        self, makers: RecordMakers, by_value: bool, timed: bool, record: "LoopRecord"
+    ) -> None:
+        super().__init__(makers, by_value, timed)
+        self._record = record
+
+    def returned(self, value: ast.expr | None) -> list[ast.stmt]:
+        if value is None:
+            return [ast.Continue()]
+        verdict = statements_of("if not _hg_VALUE:\n    continue", VALUE=value)
+        return [*verdict, *self._stamped(ast.Name(self._record.name, ast.Load())), ast.Continue()]
+
+    def ended(self) -> list[ast.stmt]:
+        return []
+
+    def _sent(self, value: ast.expr) -> list[ast.stmt]:
+        if not self._by_value:
+            return super()._sent(value)
+        statements = statements_of("_hg_value = _hg_VALUE", VALUE=value)
+        return [*statements, *self._looked_at(self._record.if_record)]
 
 
 class Folding(Sending):
@@ -194,11 +259,11 @@ def common_places(records: Iterable[MadeRecord | None]) -> list[ast.Constant | N
 
 
 class ScalarFolding(Sending):
-    """The same for results that are tuples of scalars for sure: nothing has to be looked at."""
+    """For results that are tuples of scalars for sure: nothing has to be looked at."""
 
     def returned(self, value: ast.expr | None) -> list[ast.stmt]:
         assert value is not None, "None is no tuple"
-        made = "_hg_values[_hg_key] = _hg_value = _hg_VALUE\n_hg_sent.append(_hg_value)"
+        made = "_hg_values[_hg_key] = _hg_value = _hg_VALUE\n_hg_send(_hg_value)"
         return [*statements_of(made, VALUE=value), ast.Continue()]
 
 
@@ -209,8 +274,7 @@ class Yielding(Sending):
         self, makers: RecordMakers, by_value: bool, timed: bool, takes_back: bool = False
     ) -> None:
         """``takes_back``: what was sent for a record that fails is taken back."""
-        super().__init__(makers, by_value)
-        self._timed = timed
+        super().__init__(makers, by_value, timed)
         self._takes_back = takes_back
 
     def returned(self, value: ast.expr | None) -> list[ast.stmt]:
@@ -228,13 +292,9 @@ class Yielding(Sending):
     def ended(self) -> list[ast.stmt]:
         return []
 
-    def _stamped(self, value: ast.expr) -> list[ast.stmt]:
-        stamp = statements_of("_hg_stamp(_hg_time)") if self._timed else []
-        return [*self._sent(value), *stamp]
 
-
-class Answering(Yielding):
-    """What is returned is sent, with its record's time, unless it is None."""
+class Answering(Sending):
+    """What is returned is sent, unless it is None."""
 
     def returned(self, value: ast.expr | None) -> list[ast.stmt]:
         if value is None:
@@ -244,6 +304,9 @@ class Answering(Yielding):
         )
         return [*statements, *self._stamped(ast.Name("_hg_value", ast.Load())), ast.Continue()]
 
+    def ended(self) -> list[ast.stmt]:
+        return []
+
 
 class Placing(ast.NodeTransformer):
     """Fills the template of a loop: parameters for roles, statements for the body."""
@@ -252,12 +315,10 @@ class Placing(ast.NodeTransformer):
         self,
         roles: Mapping[str, str],
         statements: list[ast.stmt],
-        expression: ast.expr | None = None,
     ) -> None:
         """``roles``: the parameters of the function, by what the template calls them."""
         self._names = {f"_hg_{role}": name for role, name in roles.items()}
         self._statements = statements
-        self._expression = expression
 
     def place(self, template: str) -> list[ast.stmt]:
         """The statements of the loop."""
@@ -269,8 +330,6 @@ class Placing(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        if node.id == "_hg_EXPRESSION" and self._expression is not None:
-            return self._expression
         return ast.Name(self._names.get(node.id, node.id), node.ctx)
 
 

@@ -12,12 +12,14 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from enum import Enum
 from textwrap import indent
 from types import CodeType, FunctionType, GeneratorType, MethodType
 from typing import Final, TypeAlias, cast
 
 from headgate.base.elements import Record
 from headgate.base.fields import TUPLES, FieldShape, Place, RecordFields, Same
+from headgate.base.values import ATOMS, SOLE_HOLDER
 from headgate.core.inlining.apart import ApartLoop, item_name, names_of
 from headgate.core.inlining.bodies import (
     PREFIX,
@@ -37,8 +39,11 @@ from headgate.core.inlining.definitions import (
 from headgate.core.inlining.emissions import (
     Answering,
     Folding,
+    Judging,
+    LoopRecord,
     Parting,
     Placing,
+    Returning,
     ScalarFolding,
     Sending,
     Yielding,
@@ -58,10 +63,6 @@ SOURCE: Final = f"{PREFIX}source"
 """The iterator of the records in every loop: where it stands is the record at hand, for errors."""
 
 _FROM: Final = f"{SOURCE} = _hg_iter(_hg_records)"
-
-_MAP: Final = f"{_FROM}\nreturn [_hg_EXPRESSION for _hg_RECORD in {SOURCE}]"
-
-_FILTER: Final = f"{_FROM}\nreturn [_hg_RECORD for _hg_RECORD in {SOURCE} if _hg_EXPRESSION]"
 
 _EACH: Final = f"""
 {_FROM}
@@ -100,12 +101,16 @@ _REDUCE: Final = f"""{_FIND}
 
 _REDUCE_SCALARS: Final = f"{_FIND}\n    _hg_BODY"
 
+_SEND: Final = "_hg_send = _hg_sent.append\n"
+
 _BUILTINS: Final = {
     "iter": iter,
     "references": sys.getrefcount,
     "type": type,
     "tuple": tuple,
     "len": len,
+    "map": map,
+    "are_atoms": ATOMS.issuperset,
     "zip": zip,
     "exception": Exception,
     "generator": GeneratorType,
@@ -126,33 +131,6 @@ def body_of(call: object, parameters: int, definitions: Iterable[Definition]) ->
     if set(body.parameters[:bound]) & stored_names(body.statements):
         return None  # ``self`` is set once for all records
     return body
-
-
-def map_loop(call: object, body: InlineBody) -> Loop | None:
-    """``loop(records)`` returns the results; nobody looks at them."""
-    return _comprehension(_MAP, call, body)
-
-
-def filter_loop(call: object, body: InlineBody) -> Loop | None:
-    """``loop(records)`` returns those records for which the function says yes."""
-    return _comprehension(_FILTER, call, body)
-
-
-def each_loop(
-    call: object, body: InlineBody, makers: RecordMakers, given: dict[str, object]
-) -> Loop | None:
-    """``loop(records, send)`` sends each result, or lets ``look`` or ``look_items`` send it.
-
-    ``records`` is a list that nobody else has. ``given`` are these two: each is called with
-    ``send`` and a value, sends the value that is to be sent in its place, and returns the kinds
-    that need no further look.
-    """
-    if body.yields:
-        return None
-    maker = _LoopMaker(call, body, ("RECORD",))
-    stored, record = stored_names(body.statements), body.parameters[-1]
-    emission = Sending(makers, variables=stored, record=None if record in stored else record)
-    return maker.make(_EACH, emission, given, ("records", "send"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,34 +183,40 @@ def reduce_loop(
     given: dict[str, object],
     *,
     by_value: bool,
+    skips_failures: bool = False,
     part: RecordPart | None = None,
     apart: ApartLoop | None = None,
 ) -> Loop | None:
-    """``loop(records[, keys], values, begin, find, send)`` folds records by their keys.
+    """``loop(records[, keys], values, begin, find, sent)`` folds records by their keys.
 
-    ``given``: as for ``each_loop``, and ``absent``, ``none``. ``by_value``: what is
-    sent does not change when a result is changed in place. ``part``: where a record has its key;
-    the list of keys is left out then, and ``given`` has ``key_of``. ``apart``: the loop goes over
+    ``sent`` is the list that results are added to. ``given``: as for ``emitting_loop``, and
+    ``absent``, ``none``. ``by_value``: what is sent does not change when a result is changed in
+    place. ``part``: where a record has its key; the list of keys is left out then, and ``given``
+    has ``key_of``. So it is with ``skips_failures``. ``apart``: the loop goes over
     lists of items, with one of keys after them if none of these is the key, and takes what is the
     same for all records next.
     """
     if body.yields:
         return None
     if apart is not None:
-        return _apart_reduce(call, apart, _REDUCE, Folding(makers, by_value), given, "send")
+        return _apart_reduce(call, apart, _REDUCE, Folding(makers, by_value), given)
     maker = _LoopMaker(call, body, ("BEFORE", "RECORD"))
-    lists = {"RECORD": "records"} | ({"key": "keys"} if part is None else {})
-    lines = [_head(lists), *_key_lines(part), _REDUCE]
-    taken = (*lists.values(), "values", "begin", "find", "send")
-    return maker.make("\n".join(lines), Folding(makers, by_value), given | _constant(part), taken)
+    lists = {"RECORD": "records"}
+    if part is None and not skips_failures:
+        lists["key"] = "keys"
+    keys = ["    _hg_key = _hg_key_of(_hg_RECORD)"] if skips_failures else _key_lines(part)
+    text = "\n".join([*keys, _REDUCE])
+    text = _skipping_loop(lists, text) if skips_failures else f"{_head(lists)}\n{text}"
+    taken = (*lists.values(), "values", "begin", "find", "sent")
+    return maker.make(_SEND + text, Folding(makers, by_value), given | _constant(part), taken)
 
 
 def reduce_scalars_loop(
     call: object, apart: ApartLoop, makers: RecordMakers, given: dict[str, object]
 ) -> Loop | None:
-    """``loop(records, values, begin, find, sent)`` for records and results of scalars alone.
+    """Like ``reduce_loop``, for records and results of scalars alone.
 
-    ``sent`` is the list that results are added to. None: results might be something else.
+    None: results might be something else.
     """
     body = apart.body
     if apart.form.shape is not TUPLES:
@@ -241,23 +225,18 @@ def reduce_scalars_loop(
     items = map(item_name, range(len(apart.form.has_list)))
     if body.yields or not makes_scalar_tuples(body, tuples, list(items)):
         return None
-    return _apart_reduce(call, apart, _REDUCE_SCALARS, ScalarFolding(makers), given, "sent")
+    return _apart_reduce(call, apart, _REDUCE_SCALARS, ScalarFolding(makers), given)
 
 
 def _apart_reduce(
-    call: object,
-    apart: ApartLoop,
-    template: str,
-    emission: Sending,
-    given: dict[str, object],
-    sending: str,
+    call: object, apart: ApartLoop, template: str, emission: Sending, given: dict[str, object]
 ) -> Loop | None:
     lists = _item_lists(apart)
     reduce = template.replace("_hg_RECORD", apart.whole)
-    taken = (*lists.values(), *names_of(apart.same), "values", "begin", "find", sending)
+    taken = (*lists.values(), *names_of(apart.same), "values", "begin", "find", "sent")
     maker = _LoopMaker(call, apart.body, ("BEFORE", "RECORD"))
-    lines = [_head(lists), *_item_lines(apart), reduce]
-    return maker.make("\n".join(lines), emission, given | apart.given, taken)
+    text = "\n".join([_head(lists), *_item_lines(apart), reduce])
+    return maker.make(_SEND + text, emission, given | apart.given, taken)
 
 
 def emitting_loop(
@@ -273,10 +252,11 @@ def emitting_loop(
 ) -> Loop | None:
     """``loop(records[, keys][, times], sent[, entries of each state …])`` sends what is emitted.
 
-    ``sent`` is the list that it is added to. ``given``: as for ``each_loop``, and ``CONTEXT``,
-    ``cursor``, ``piece``, ``send_on``, ``stamp`` and ``failed``. ``part``, ``apart``: as for
-    ``reduce_loop``; ``given`` has ``see`` then, too, which freezes keys.
-    Those of a list are frozen already.
+    ``sent`` is the list that it is added to. ``given`` are ``look`` and ``look_items``: each is
+    called with ``send`` and a value, sends the value that is to be sent in its place, and returns
+    the kinds that need no further look; and ``CONTEXT``, ``cursor``, ``piece``, ``send_on``,
+    ``stamp`` and ``failed``. ``part``, ``apart``: as for ``reduce_loop``; ``given`` has ``see``
+    then, too, which freezes keys. Those of a list are frozen already.
     """
     roles = ("RECORD", "CONTEXT") if way.has_context else ("RECORD",)
     lists = {"RECORD": "records"} | ({"key": "keys"} if way.keyed and part is None else {})
@@ -289,15 +269,70 @@ def emitting_loop(
     lists |= {"time": "times"} if way.timed else {}
     lines += ["    _hg_cursor.key = _hg_key"] if way.keyed else []
     lines += ["    _hg_CONTEXT.time_ms = _hg_time"] if way.timed and way.has_context else []
+    name = body.parameters[-len(roles)]
+    is_given_away = way.owns_records and apart is None
+    record = LoopRecord(name, HOLDERS[len(lists) > 1] if is_given_away else None)
+    if name in stored_names(body.statements):
+        record = LoopRecord(name, None)
+        if way.gives is Gives.VERDICT:  # the record itself is still to be sent
+            record = LoopRecord("_hg_given", None)
+            lines.insert(0, "    _hg_given = _hg_RECORD")
     text = "\n".join([*lines, "    _hg_BODY"])
     text = _skipping_loop(lists, text) if way.skips_failures else f"{_head(lists)}\n{text}"
-    emission = (Answering if way.answers else Yielding)(
-        makers, way.by_value, way.timed, way.skips_failures
-    )
     maker = _LoopMaker(call, body, roles, states)
-    text = f"_hg_send = _hg_sent.append\n_hg_key_kind = None\n{text}"
+    text = f"{_SEND}_hg_key_kind = None\n{text}"
     given = given | _constant(part) | {"takes_none": way.takes_none}
+    emission = _emission_of(way, makers, stored_names(body.statements), record)
     return maker.make(text, emission, given, (*lists.values(), *same, "sent"))
+
+
+def _emission_of(
+    way: "LoopWay", makers: RecordMakers, variables: set[str], record: LoopRecord
+) -> Sending:
+    match way.gives:
+        case Gives.VALUES:
+            return Yielding(makers, way.by_value, way.timed, way.skips_failures)
+        case Gives.VALUE:
+            return Returning(makers, way.by_value, way.timed, variables, record)
+        case Gives.VALUE_OR_NOTHING:
+            return Answering(makers, way.by_value, way.timed)
+        case Gives.VERDICT:
+            return Judging(makers, way.by_value, way.timed, record)
+
+
+def _count_holders() -> tuple[int | None, int | None]:
+    """References to a record of a bundle beside that of a variable that is looked at.
+
+    They are those of the bundle's list and of the loop's variable; in a loop over several lists
+    ``zip`` keeps what it gave last, too. None: counts say nothing useful.
+    """
+    if SOLE_HOLDER < 0:
+        return None, None
+    counts: list[int] = []
+    for record in [[0]]:
+        value = record
+        counts.append(sys.getrefcount(value) - SOLE_HOLDER)
+    for record, _ in zip([[1]], [0]):  # noqa: B905 - as the loops do
+        value = record
+        counts.append(sys.getrefcount(value) - SOLE_HOLDER)
+    return counts[0], counts[1]
+
+
+HOLDERS: Final = _count_holders()
+"""In a loop over one list, and over several."""
+
+
+class Gives(Enum):
+    """What a function gives for each record."""
+
+    VALUES = "values"
+    """What it yields, or what an iterable that it returns has."""
+    VALUE = "value"
+    """What it returns, None like any other value."""
+    VALUE_OR_NOTHING = "value or nothing"
+    """What it returns; None is nothing."""
+    VERDICT = "verdict"
+    """Whether the record is sent on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,27 +343,28 @@ class LoopWay:
     keyed: bool
     timed: bool
     has_context: bool = True
-    """The function takes a context behind the record."""
-    answers: bool = False
-    """What the function returns is sent, and not what it yields."""
+    """The function takes a context after the record."""
+    gives: Gives = Gives.VALUES
     takes_none: bool = True
     """The function may return None in place of values."""
     skips_failures: bool = False
     """``failed(error, source, length)`` is told of an error, and the loop goes on."""
+    owns_records: bool = True
+    """Nobody else has the list of records."""
 
 
 def can_emit(body: InlineBody, way: LoopWay) -> bool:
     """Whether a loop may have the body in it; otherwise it calls the function."""
-    if body.yields if way.answers else _returns_a_value(body.statements):
-        return False  # a list, or a generator's: nobody asks for it, but making it may do something
-    if not way.answers and not way.takes_none and not body.yields:
-        return False  # the call has to fail
+    if way.gives is not Gives.VALUES:
+        if body.yields:
+            return False  # a generator: nobody asks for its values, but making it may do something
+    elif _returns_a_value(body.statements) or not (way.takes_none or body.yields):
+        return False  # a list; or the call has to fail
     # A context is set once for all records.
     return not way.has_context or body.parameters[-1] not in stored_names(body.statements)
 
 
-_CALLED: Final = {
-    "values": """
+_CALLED: Final = """
 _hg_found = _hg_call(_hg_record)
 if _hg_type(_hg_found) is not _hg_generator:
     if _hg_found is None and _hg_takes_none:
@@ -341,19 +377,18 @@ else:
     return
 for _hg_value in _hg_found:
     yield _hg_value
-""",
-    "value": "return _hg_call(_hg_record)",
-}
+"""
+
+_CALLED_FOR_ONE: Final = "return _hg_call(_hg_record)"
 
 
-def called_body(way: LoopWay) -> InlineBody:
+def called_body(gives: Gives, parameters: Sequence[str] = ("_hg_record",)) -> InlineBody:
     """A body that calls the function, for those that have to be called.
 
-    ``given`` of a loop has ``call``, and ``iterator`` for what is returned if nothing is answered.
+    ``given`` of a loop has ``call``, and ``iterator`` for what is returned if it gives values.
     Most calls give one value: that takes no look at the length of the list.
     """
-    parameters = ("_hg_record", "_hg_context") if way.has_context else ("_hg_record",)
-    text = _CALLED["value" if way.answers else "values"]
+    text = _CALLED if gives is Gives.VALUES else _CALLED_FOR_ONE
     statements = statements_of(text.replace("(_hg_record)", f"({', '.join(parameters)})"))
     line = called_body.__code__.co_firstlineno
     for statement in statements:
@@ -362,8 +397,9 @@ def called_body(way: LoopWay) -> InlineBody:
                 node.lineno = node.end_lineno = line  # type: ignore[attr-defined]
                 node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
     # This function lends loops with calls its file, its globals and its name.
+    yields = gives is Gives.VALUES
     return InlineBody(
-        cast("FunctionType", called_body), parameters, tuple(statements), not way.answers
+        cast("FunctionType", called_body), tuple(parameters), tuple(statements), yields
     )
 
 
@@ -458,10 +494,6 @@ class _LoopMaker:
             names[self._roles[role]] = names.pop(_own(role))
         return self._compile([*statements_of("\n".join(begin)), *loop], names, taken)
 
-    def comprehension(self, template: str, value: ast.expr) -> Loop | None:
-        placed = Placing(self._roles, [], value).place(template)
-        return self._compile(placed, {}, ("records",))
-
     def _inlined(
         self, statements: Sequence[ast.stmt], emission: Sending, looped: bool
     ) -> list[ast.stmt]:
@@ -516,17 +548,10 @@ class _LoopMaker:
         cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
         closure = tuple(cells[name] for name in compiled.co_freevars)
         loop = FunctionType(
-            _named_like(code, compiled), function.__globals__, code.co_name, None, closure
+            _renamed(compiled, code), function.__globals__, code.co_name, None, closure
         )
         loop.__kwdefaults__ = bound
         return loop
-
-
-def _comprehension(template: str, call: object, body: InlineBody) -> Loop | None:
-    value = body.expression
-    if value is None or body.yields:
-        return None
-    return _LoopMaker(call, body, ("RECORD",)).comprehension(template, deepcopy(value))
 
 
 def _own(name: str) -> str:
@@ -548,20 +573,8 @@ def _returns_a_value(statements: Iterable[ast.stmt]) -> bool:
     )
 
 
-def _named_like(code: CodeType, loop: CodeType) -> CodeType:
-    """The loop under the name of the function, so that tracebacks have one frame of that name.
-
-    Before Python 3.12 a comprehension has a frame of its own: that is the function's then.
-    """
-    for place, part in enumerate(loop.co_consts):
-        if isinstance(part, CodeType):
-            inner = _renamed(part, code)
-            consts = (*loop.co_consts[:place], inner, *loop.co_consts[place + 1 :])
-            return loop.replace(co_consts=consts, co_filename=__file__)
-    return _renamed(loop, code)
-
-
 def _renamed(loop: CodeType, code: CodeType) -> CodeType:
+    """The loop under the name of the function, so that tracebacks have one frame of that name."""
     names = ("co_name", "co_qualname")  # the second one since Python 3.11
     changed: dict[str, Record] = {
         name: getattr(code, name) for name in names if hasattr(code, name)

@@ -1,33 +1,25 @@
 """Operators with one input and a function for each record: map, flat map, filter.
 
-They take a list and give a list; timestamps stay with their records; None is a record like any
-other. Functions are called in comprehensions, never by ``map``: there a StopIteration of the user's
-would end the list silently. With an error policy a bundle goes on behind a record that has failed;
-of that nothing is sent, but for whole pieces that a flat map had sent before it failed.
+They run loops over the records of bundles; timestamps stay with their records; None is a record
+like any other. With an error policy a bundle goes on after a record that has failed; of that
+nothing is sent, but for whole pieces that a flat map had sent before it failed.
 """
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable
 
 from headgate.base.elements import Bundle, Key, Record
-from headgate.base.fields import FieldShape
-from headgate.base.values import own, own_result
+from headgate.base.fields import TUPLES, FieldShape, RecordFields
+from headgate.base.values import ATOMS, are_immutable
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.copies import Emission
+from headgate.core.chain.copies import LOOKS, carried_places, is_pure
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
-from headgate.core.chain.outputs import select, takes_fields
-from headgate.core.chain.record_failures import (
-    FailureStreak,
-    attempt,
-    bundle_without,
-    without,
-)
+from headgate.core.chain.outputs import takes_fields
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
-from headgate.core.inlining.loops import body_of, filter_loop
+from headgate.core.inlining.bodies import InlineBody
+from headgate.core.inlining.loops import Gives, PartingLoop, parting_loop
+from headgate.core.inlining.made_records import RecordMakers
 from headgate.core.operators.record_loops import RecordLoops
-from headgate.core.state.cursor import Cursor
 
 
 class FunctionOperator(StatefulOperator):
@@ -38,8 +30,6 @@ class FunctionOperator(StatefulOperator):
     """
 
     method = ""
-    _streak: FailureStreak
-    _key_streak: FailureStreak
 
     def __init__(self, function: object, key_of: Callable[[Record], Key] | None = None) -> None:
         self._function: UserFunction = UserFunction(function, self.method)
@@ -55,12 +45,8 @@ class FunctionOperator(StatefulOperator):
                 self._key_of, context.operator, self._keyed.backend.sweeps, context.key_type
             )
             opener = self._keyed.opener
-        if self.failures is not None:
-            self._streak = self.failures.streak()
-            self._key_streak = self.failures.streak()
         self._function.open(context, opener)
         self._call = self._function.call
-        self._emission = Emission(self._call, self.reuses_objects, takes_over=True)
 
     def key_selector(self, number: int) -> Callable[[Record], Key] | None:
         return self._key_of
@@ -69,27 +55,26 @@ class FunctionOperator(StatefulOperator):
         """State for the function on a keyed stream; timers are for those that override this."""
         return KeyedContext(context)
 
-    def visited(self, records: list[Record]) -> Iterable[Record]:
-        """The records one after the other; on a keyed stream the cursor goes with them."""
-        if self._keyed is None:
-            return records
-        return self._at_keys(records, self._selection.keys(records), self._keyed.cursor)
-
-    def visited_on(self, bundle: Bundle) -> tuple[Bundle, Iterator[Record]]:
-        """The same for an operator that goes on behind a record that failed.
-
-        With the bundle of those whose keys can be taken. An error of the function leaves the
-        iterator as it is: it gives the next record.
-        """
-        if self._keyed is None:
-            return bundle, iter(bundle.records)
-        bundle, keys = self._selection.keyed(bundle, self._key_streak)
-        return bundle, self._at_keys(bundle.records, keys, self._keyed.cursor)
-
-    def _at_keys(self, records: list[Record], keys: list[Key], cursor: Cursor) -> Iterator[Record]:
-        for key, record in zip(keys, records, strict=True):
-            cursor.key = key
-            yield record
+    def loops(
+        self,
+        gives: Gives,
+        has_sides: bool = False,
+        is_free: Callable[[list[Record]], bool] | None = None,
+    ) -> RecordLoops:
+        """The loops of the function; see there."""
+        collector = Collector(self.output, not self.reuses_objects, has_sides=has_sides)
+        return RecordLoops(
+            self._call,
+            f"a {self.method} function",
+            self.context,
+            collector,
+            cursor=None if self._keyed is None else self._keyed.cursor,
+            selection=None if self._keyed is None else self._selection,
+            failures=self.failures,
+            gives=gives,
+            takes_none=False,
+            is_free=is_free,
+        )
 
 
 class MapOperator(FunctionOperator):
@@ -99,28 +84,61 @@ class MapOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._made: tuple[FieldShape, int] | None = None
-        if self._key_of is None and self.failures is None:
-            self._emission.inline(context.definitions)
-            self._made = self._emission.made_shape()
+        self._loops = self.loops(Gives.VALUE)
+        self._fields: MadeFields | None = None
+        if self._keyed is None and self.failures is None:
+            self._fields = MadeFields(self._call, self._loops.body, not self.reuses_objects)
 
     def process(self, bundle: Bundle, number: int) -> None:
-        if self._made is not None and takes_fields(self.output, *self._made):
-            fields = self._emission.fields(bundle.records)
+        made = self._fields
+        if made is not None and made.shape is not None and takes_fields(self.output, *made.shape):
+            fields = made.of(bundle.records)
             if fields is not None:
                 self.output.collect(Bundle.of_fields(fields, bundle.timestamps))
                 return
-        if self.failures is None:
-            results = self._emission.results(self.visited(bundle.records))
-            self.output.collect(Bundle(results, bundle.timestamps))
-            return
-        bundle, visited = self.visited_on(bundle)
-        results, failed = attempt(
-            visited, self._emission.each(bundle.records), bundle, self._streak
-        )
-        times = bundle.timestamps
-        if results:
-            self.output.collect(Bundle(results, None if times is None else without(times, failed)))
+        self._loops.run(bundle)
+
+
+class MadeFields:
+    """What a ``map`` makes, taken apart as it is made, for outputs that keep fields apart.
+
+    Law: the fields are those of the records that the function would return, each item the
+    receiver's own. Two kinds of functions are known: those that put their argument and constants
+    into a tuple, which is never looked at, and those that make records of one shape where they
+    return. Of others there is no ``shape``.
+    """
+
+    shape: tuple[FieldShape, int] | None = None
+    """And the number of fields."""
+
+    def __init__(
+        self, call: Callable[[Record], Record], body: InlineBody | None, copies: bool
+    ) -> None:
+        """``body``: what stands in loops in place of a call, if something does."""
+        self._carried = carried_places(call)
+        self._free: PartingLoop | None = None
+        if self._carried is not None:
+            self.shape = TUPLES, len(self._carried)
+        elif body is not None:
+            self._makers = makers = RecordMakers(body.function)
+            parting = parting_loop(call, body, makers, LOOKS, by_value=copies)
+            if parting is not None:
+                self._parting = parting
+                self.shape = parting.shape, len(parting.same)
+                if copies and is_pure(call):
+                    self._free = parting_loop(call, body, makers, LOOKS, by_value=False)
+
+    def of(self, records: list[Record]) -> RecordFields | None:
+        """None: a class that the function makes records of has changed, and it has to be called."""
+        if self._carried is not None:
+            carried = [list(records) if place is None else place for place in self._carried]
+            return RecordFields(carried, len(records))
+        if not self._makers.hold():
+            self.shape = None
+            return None
+        if self._free is not None and ATOMS.issuperset(map(type, records)):
+            return self._free.fields(records)
+        return self._parting.fields(records)
 
 
 class FilterOperator(FunctionOperator):
@@ -130,64 +148,13 @@ class FilterOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        body = body_of(self._call, 1, context.definitions) if self._key_of is None else None
-        self._loop = None if body is None else filter_loop(self._call, body)
+        keeps_nothing = is_pure(self._call)
+        self._loops = self.loops(
+            Gives.VERDICT, is_free=lambda records: keeps_nothing or are_immutable(records)
+        )
 
     def process(self, bundle: Bundle, number: int) -> None:
-        if self.failures is not None:
-            self._process_on(bundle)
-            return
-        call, visited = self._call, self.visited(bundle.records)
-        if not self._emission.passes_as_is(bundle.records):
-            selected = self._selected_by_value(bundle)
-        elif bundle.timestamps is None and self._loop is not None:
-            selected = Bundle(self._loop(bundle.records))
-        elif bundle.timestamps is None:
-            selected = Bundle([record for record in visited if call(record)])
-        else:
-            selected = select(bundle, [call(record) for record in visited])
-        if selected.records:
-            self.output.collect(selected)
-
-    def _process_on(self, bundle: Bundle) -> None:
-        """The same; a record that fails is left out."""
-        bundle, visited = self.visited_on(bundle)
-        call = self._call
-        if self._emission.passes_as_is(bundle.records):
-            verdicts, failed = attempt(
-                visited,
-                lambda records: (call(record) for record in records),
-                bundle,
-                self._streak,
-            )
-            selected = select(bundle_without(bundle, failed) if failed else bundle, verdicts)
-        else:
-            found, failed = attempt(
-                visited,
-                lambda records: (own(record) if call(record) else _DROPPED for record in records),
-                bundle,
-                self._streak,
-            )
-            times = None if bundle.timestamps is None else without(bundle.timestamps, failed)
-            selected = select(Bundle(found, times), [record is not _DROPPED for record in found])
-        if selected.records:
-            self.output.collect(selected)
-
-    def _selected_by_value(self, bundle: Bundle) -> Bundle:
-        """The same; the function may keep a record and change it when it is called for a later."""
-        call, times = self._call, bundle.timestamps
-        records: list[Record] = []
-        chosen: list[int | None] | None = None if times is None else []
-        # The bundle's list holds a record, too; so do generators that visit it at its key.
-        others = 1 if self._keyed is None else sys.maxsize
-        index = -1
-        for record in self.visited(bundle.records):
-            index += 1
-            if call(record):
-                records.append(own_result(sys.getrefcount(record) - others, record))
-                if times is not None and chosen is not None:
-                    chosen.append(times[index])
-        return Bundle(records, chosen)
+        self._loops.run(bundle)
 
 
 class FlatMapOperator(FunctionOperator):
@@ -197,20 +164,7 @@ class FlatMapOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._loops = RecordLoops(
-            self._call,
-            "a flat_map function",
-            context,
-            Collector(self.output, not self.reuses_objects),
-            cursor=None if self._keyed is None else self._keyed.cursor,
-            selection=None if self._keyed is None else self._selection,
-            failures=self.failures,
-            takes_none=False,
-        )
+        self._loops = self.loops(Gives.VALUES, has_sides=True)
 
     def process(self, bundle: Bundle, number: int) -> None:
         self._loops.run(bundle)
-
-
-_DROPPED: Final = object()
-"""Stands for a record that a filter does not let through."""

@@ -7,7 +7,7 @@ a record that fails under an error policy nothing is sent, but for whole pieces,
 on with the next one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import length_hint
@@ -17,11 +17,14 @@ from headgate.base.elements import Bundle, Key, Record
 from headgate.base.fields import RecordFields
 from headgate.core.chain.collector import Collector, TimedContext
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.copies import LOOKS
 from headgate.core.chain.keyed_context import KeySelection
 from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.user_function import iterable
 from headgate.core.inlining.apart import ApartLoop, ApartLoops, FieldForm, apart_loop
+from headgate.core.inlining.bodies import InlineBody
 from headgate.core.inlining.loops import (
+    Gives,
     Loop,
     LoopWay,
     body_of,
@@ -44,6 +47,7 @@ class LoopKind(NamedTuple):
     """What tells the loops of one function apart."""
 
     is_inlined: bool
+    by_value: bool
     timed: bool
     states: tuple[tuple[str, InlineState], ...]
     """Those that are inlined, by attribute."""
@@ -67,13 +71,15 @@ class RecordLoops:
         cursor: Cursor | None = None,
         selection: KeySelection | None = None,
         failures: RecordFailures | None = None,
-        answers: bool = False,
+        gives: Gives = Gives.VALUES,
         takes_none: bool = True,
+        is_free: Callable[[list[Record]], bool] | None = None,
     ) -> None:
-        """``who`` must return an iterable, if it is not ``answers``: then it returns one value.
+        """``who`` must return an iterable, if it gives values.
 
-        ``passed``: what the function takes behind its record. ``cursor``, ``selection``: of a
-        keyed stream. ``takes_none``: the function may return None for nothing.
+        ``passed``: what the function takes after its record. ``cursor``, ``selection``: of a
+        keyed stream. ``takes_none``: the function may return None for no values. ``is_free``:
+        whether what the function gives for these records is sent as it is.
         """
         self._call = call
         self._collector = collector
@@ -83,15 +89,18 @@ class RecordLoops:
         self._part = None if self._form is None else self._form.part
         self._streak = None if failures is None else failures.streak()
         self._key_streak = None if failures is None else failures.streak()
+        self._is_free = is_free
         self._way = LoopWay(
-            by_value=collector.copies or failures is not None,
+            by_value=collector.copies or (failures is not None and gives is Gives.VALUES),
             keyed=selection is not None,
             timed=False,
             has_context=passed is not None,
-            answers=answers,
+            gives=gives,
             takes_none=takes_none,
             skips_failures=failures is not None,
         )
+        self._keeps_times = gives is Gives.VALUE and failures is None
+        """Each record has one result, whose time is that of the record."""
         self._given = {
             **collector.loop_parts(),
             "CONTEXT": passed,
@@ -104,7 +113,8 @@ class RecordLoops:
             self._given |= {"see": selection.see, "key_of": selection.key}
         body = body_of(call, 1 if passed is None else 2, context.definitions)
         self._body = body if body is not None and can_emit(body, self._way) else None
-        self._called = called_body(self._way)
+        parameters = ("_hg_record",) if passed is None else ("_hg_record", "_hg_context")
+        self._called = called_body(gives, parameters)
         self._makers = RecordMakers((self._body or self._called).function)
         self._attributes = (
             [] if self._body is None or not self._way.keyed else state_attributes(call, self._body)
@@ -113,6 +123,11 @@ class RecordLoops:
         self._apart: dict[LoopKind, ApartLoops[tuple[ApartLoop, Loop]]] = {}
         self._at_hand = Bundle([])
         """Under an error policy: where the loop is."""
+
+    @property
+    def body(self) -> InlineBody | None:
+        """What stands in the loops; None: the function is called."""
+        return self._body
 
     @property
     def is_inlined(self) -> bool:
@@ -125,19 +140,23 @@ class RecordLoops:
         is_inlined = self.is_inlined
         states = self._inline_states() if is_inlined else []
         names = tuple((name, state) for name, state, _ in states)
-        kind = LoopKind(is_inlined, bundle.timestamps is not None, names)
+        timed = bundle.timestamps is not None and not self._keeps_times
+        kind = LoopKind(is_inlined, self._way.by_value, timed, names)
         found = self._over_fields(kind, bundle)
         if found is not None:
             loop, lists = found
         else:
             bundle, keys = self._keyed(bundle)
+            if self._is_free is not None and kind.by_value and self._is_free(bundle.records):
+                kind = kind._replace(by_value=False)
             loop = self._loop(kind)
-            lists = [bundle.records, *keys, *_beside(bundle)]
+            lists = [bundle.records, *keys, *_beside(kind, bundle)]
         if self._passed is not None:
             self._passed.time_ms = None
         run = partial(self._run, loop, lists, [entries for _, _, entries in states])
         if self._streak is None:
-            self._collector.sweep_loop(run, kind.timed)
+            times = bundle.timestamps if self._keeps_times else None
+            self._collector.sweep_loop(run, kind.timed, times)
             return
         self._at_hand = bundle
         self._collector.sweep_loop(run, kind.timed)
@@ -149,15 +168,19 @@ class RecordLoops:
         fields, selection = bundle.fields, self._selection
         if fields is None or selection is None or self._form is None or not kind.is_inlined:
             return None
+        if self._way.gives is Gives.VERDICT:
+            return None  # the records themselves are sent on
         found = self._apart_loops(kind).loop_for(fields)
         if found is None:
             return None
         apart, loop = found
         if apart.key is not None:
             selection.records_come(fields.count, partial(_items, fields, apart.key))
-            return loop, apart.arguments(fields, *_beside(bundle))
+            return loop, apart.arguments(fields, *_beside(kind, bundle))
         keys = selection.keys_of(fields)
-        return None if keys is None else (loop, apart.arguments(fields, keys, *_beside(bundle)))
+        return (
+            None if keys is None else (loop, apart.arguments(fields, keys, *_beside(kind, bundle)))
+        )
 
     def _keyed(self, bundle: Bundle) -> tuple[Bundle, list[list[Key]]]:
         """The records, and the list of their keys if the loop does not take them itself."""
@@ -239,7 +262,7 @@ class RecordLoops:
             body,
             self._makers,
             self._given,
-            way=replace(self._way, timed=kind.timed),
+            way=replace(self._way, by_value=kind.by_value, timed=kind.timed),
             states=StateCalls(body.parameters[0], dict(kind.states)) if kind.states else None,
             part=self._part,
             apart=apart,
@@ -248,8 +271,41 @@ class RecordLoops:
         return loop
 
 
-def _beside(bundle: Bundle) -> list[list[int | None]]:
-    return [] if bundle.timestamps is None else [bundle.timestamps]
+class ResultLoop:
+    """A function's results for values of which there is no stream, made the receiver's own."""
+
+    def __init__(self, call: Callable[[Record], Record], copies: bool = True) -> None:
+        body = called_body(Gives.VALUE)
+        loop = emitting_loop(
+            None,
+            body,
+            RecordMakers(body.function),
+            {**LOOKS, "call": call},
+            way=LoopWay(
+                by_value=copies,
+                keyed=False,
+                timed=False,
+                has_context=False,
+                gives=Gives.VALUE,
+                owns_records=False,
+            ),
+        )
+        assert loop is not None, "it is our own"
+        self._loop = loop
+
+    def results(self, values: Iterable[Record]) -> list[Record]:
+        """One for each."""
+        found: list[Record] = []
+        self._loop(values, found)
+        return found
+
+    def add_results(self, values: Iterator[Record], found: list[Record]) -> None:
+        """Add one for each; after an error the values go on behind the one that failed."""
+        self._loop(values, found)
+
+
+def _beside(kind: LoopKind, bundle: Bundle) -> list[list[int | None]]:
+    return [bundle.timestamps] if kind.timed and bundle.timestamps is not None else []
 
 
 def _iterator(who: str, found: Record) -> Iterator[Record]:

@@ -6,14 +6,15 @@ a result that is None is kept like any other.
 """
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, TypeAlias
+from operator import length_hint
+from typing import Final, Literal
 
 from headgate.base.elements import Bundle, Key, Record
 from headgate.base.fields import RecordFields, Same
-from headgate.base.values import ATOMS, own, own_all
+from headgate.base.values import own, own_all
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import LOOKS
 from headgate.core.chain.keyed_context import KeyedContext, key_check
@@ -21,7 +22,14 @@ from headgate.core.chain.record_failures import FailureStreak, without
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
 from headgate.core.inlining.apart import ApartLoop, ApartLoops, FieldForm, apart_loop
 from headgate.core.inlining.bodies import InlineBody
-from headgate.core.inlining.loops import Loop, body_of, reduce_loop, reduce_scalars_loop
+from headgate.core.inlining.loops import (
+    Gives,
+    Loop,
+    body_of,
+    called_body,
+    reduce_loop,
+    reduce_scalars_loop,
+)
 from headgate.core.inlining.made_records import RecordMakers
 from headgate.core.inlining.scalars import are_scalar_tuples
 from headgate.core.state.backend import StateSpec
@@ -41,9 +49,6 @@ _GIVEN: Final = {**LOOKS, "absent": _ABSENT, "none": NONE}
 LOOKED_AT: Final = 1_000_000
 LOOKS_AT_RESULTS: Final = 3
 """So often, and at so many of them, an operator looks whether its results are scalars."""
-
-Fold: TypeAlias = Callable[[Iterable[tuple[Key, Record]], list[Record]], None]
-"""Folds records with their keys, and adds the result after each to a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,6 @@ class ReduceOperator(StatefulOperator):
         self._batch = batch
         self._finals: dict[Key, Record] = {}
         self._values: Entries | ValuesAtCursor
-        self._loop: Loop | None = None
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -83,14 +87,19 @@ class ReduceOperator(StatefulOperator):
         self._form = key_form(self._key_of)
         self._part = None if self._form is None else self._form.part
         self._check = key_check(context.key_type)
-        self._given = _GIVEN | {"key_of": self._key_of}
+        self._given = _GIVEN | {
+            "call": self._call,
+            "failed": self._failed,
+            "key_of": self._key_of,
+        }
         self._scalars: bool | None = None
         self._looks_left = LOOKS_AT_RESULTS
+        self._called = called_body(Gives.VALUE, ("_hg_first", "_hg_second"))
         body = body_of(self._call, 2, context.definitions)
-        if body is not None:
-            self._makers = RecordMakers(body.function)
-            self._loop = self._made_loop(body)
-            self._apart = ApartLoops(partial(self._made_apart, body))
+        self._body = None if body is None or body.yields else body
+        self._makers = RecordMakers((self._body or self._called).function)
+        self._loops: dict[bool, Loop] = {}
+        self._apart = ApartLoops(self._made_apart)
 
     def key_selector(self, number: int) -> Callable[[Record], Key] | None:
         return self._key_of
@@ -98,16 +107,12 @@ class ReduceOperator(StatefulOperator):
     def process(self, bundle: Bundle, number: int) -> None:
         for sweep in self._sweeps:
             sweep(len(bundle))
-        free = self._batch or self.reuses_objects
-        fold = self._fold if free else self._fold_by_value
         results: list[Record] = []
         times = bundle.timestamps
-        if self._loop is not None and self._streak is None and self._makers.hold():
-            self._run_loop(self._loop, bundle, results)
-        elif self._streak is None:
-            fold(zip(self._take_keys(bundle.records), bundle.records, strict=True), results)
+        if self._streak is None:
+            self._fold(bundle, results)
         else:
-            failed = self._fold_on(fold, bundle, results, self._streak)
+            failed = self._fold_on(bundle, results, self._streak)
             times = None if times is None else without(times, failed)
         if results and not self._batch:
             self.output.collect(Bundle(results, times))
@@ -147,56 +152,78 @@ class ReduceOperator(StatefulOperator):
         if results:
             self.output.collect(Bundle(results if self.reuses_objects else own_all(results)))
 
-    def _fold_on(
-        self, fold: "Fold", bundle: Bundle, results: list[Record], streak: FailureStreak
-    ) -> list[int]:
-        """Fold on behind records that fail: of these the running result stays as it was.
+    @property
+    def is_inlined(self) -> bool:
+        """Whether the body of the function stands in the loops; otherwise they call it."""
+        return self._body is not None and self._makers.hold()
+
+    def _fold(self, bundle: Bundle, results: list[Record]) -> None:
+        """Add the result after each record to ``results``."""
+        fields = bundle.fields
+        found = None if fields is None or not self.is_inlined else self._apart.loop_for(fields)
+        keys = None
+        if fields is not None and found is not None and found.apart.key is None:
+            keys = self._keys_of(fields)
+            found = None if keys is None else found
+        rest = self._values, partial(self._begin, results.append), self._find
+        if fields is None or found is None:
+            self._scalars = None
+            records = bundle.records
+            lists = [records] if self._part is not None else [records, self._take_keys(records)]
+            self._loop()(*lists, *rest, results)
+            return
+        lists = found.apart.arguments(fields, *([] if keys is None else [keys]))
+        if found.scalar_loop is not None and fields.are_plain() and self._holds_scalars():
+            found.scalar_loop(*lists, *rest, results)
+        else:
+            self._scalars = None
+            found.loop(*lists, *rest, results)
+
+    def _fold_on(self, bundle: Bundle, results: list[Record], streak: FailureStreak) -> list[int]:
+        """Fold on after records that fail: of these the running result stays as it was.
 
         Unless the function has changed its first argument in place. Answers with their places.
         """
-        source, key_of = iter(bundle.records), self._key_of
-        failed: list[int] = []
-        while True:
-            try:
-                fold(((key_of(record), record) for record in source), results)
-                break
-            except Exception as error:
-                place = len(results) + len(failed)
-                streak.failed_at(error, bundle, place)
-                failed.append(place)
+        self._scalars = None
+        self._at_hand = bundle
+        self._failed_places: list[int] = []
+        begin = partial(self._begin, results.append)
+        self._loop()(bundle.records, self._values, begin, self._find, results)
         streak.ended(bundle)
-        return failed
+        return self._failed_places
 
-    def _fold(self, entries: Iterable[tuple[Key, Record]], results: list[Record]) -> None:
-        """Add the result after each record to ``results``."""
-        values, call = self._values, self._call
-        send, get, find = results.append, values.get, self._find
-        for key, record in entries:
-            try:
-                old = get(key, _ABSENT)
-            except TypeError:  # it is not hashable
-                old = _ABSENT
-            if old is _ABSENT:
-                key, old = find(key)  # one that is frozen is not found as it is
-            if old is not _ABSENT:
-                record = call(None if old is NONE else old, record)
-            values[key] = NONE if record is None else record
-            send(record)
+    def _failed(self, error: Exception, source: Iterator[Record], length: int) -> None:
+        """The record at which the source stands has failed; nothing was sent for it."""
+        assert self._streak is not None, "without an error policy the loop ends"
+        place = len(self._at_hand) - length_hint(source) - 1
+        self._streak.failed_at(error, self._at_hand, place)
+        self._failed_places.append(place)
 
-    def _made_loop(self, body: InlineBody, apart: ApartLoop | None = None) -> Loop | None:
-        by_value = not (self._batch or self.reuses_objects)
+    def _loop(self) -> Loop:
+        """Over records."""
+        is_inlined = self.is_inlined
+        if is_inlined not in self._loops:
+            loop = self._made_loop(self._body if is_inlined else None)
+            assert loop is not None, "a body that was found is there"
+            self._loops[is_inlined] = loop
+        return self._loops[is_inlined]
+
+    def _made_loop(self, body: InlineBody | None, apart: ApartLoop | None = None) -> Loop | None:
+        """``body``: what stands in it; None: a call."""
         return reduce_loop(
-            self._call,
-            body,
+            None if body is None else self._call,
+            body or self._called,
             self._makers,
             self._given,
-            by_value=by_value,
+            by_value=not (self._batch or self.reuses_objects),
+            skips_failures=self._streak is not None,
             part=self._part,
             apart=apart,
         )
 
-    def _made_apart(self, body: InlineBody, form: FieldForm) -> FoldsApart | None:
-        if self._form is None:
+    def _made_apart(self, form: FieldForm) -> FoldsApart | None:
+        body = self._body
+        if self._form is None or body is None:
             return None
         apart = apart_loop(body, body.parameters[-1], form, self._form, all_places=True)
         loop = None if apart is None else self._made_loop(body, apart)
@@ -205,28 +232,6 @@ class ReduceOperator(StatefulOperator):
         return FoldsApart(
             apart, loop, reduce_scalars_loop(self._call, apart, self._makers, self._given)
         )
-
-    def _run_loop(self, loop: Loop, bundle: Bundle, results: list[Record]) -> None:
-        """The same by a loop with the function in it."""
-        send, fields = results.append, bundle.fields
-        found = None if fields is None else self._apart.loop_for(fields)
-        keys = None
-        if fields is not None and found is not None and found.apart.key is None:
-            keys = self._keys_of(fields)
-            found = None if keys is None else found
-        rest = self._values, partial(self._begin, send), self._find
-        if fields is None or found is None:
-            self._scalars = None
-            records = bundle.records
-            lists = [records] if self._part is not None else [records, self._take_keys(records)]
-            loop(*lists, *rest, send)
-            return
-        lists = found.apart.arguments(fields, *([] if keys is None else [keys]))
-        if found.scalar_loop is not None and fields.are_plain() and self._holds_scalars():
-            found.scalar_loop(*lists, *rest, results)
-        else:
-            self._scalars = None
-            found.loop(*lists, *rest, send)
 
     def _keys_of(self, fields: RecordFields) -> list[Key] | None:
         """The keys of records that are taken apart; None: the selector has to look at records."""
@@ -257,35 +262,6 @@ class ReduceOperator(StatefulOperator):
         if found is _ABSENT and self._check is not None:
             self._check([plain])
         return key, found
-
-    def _fold_by_value(self, entries: Iterable[tuple[Key, Record]], results: list[Record]) -> None:
-        """The same, each result made own before the function can change it.
-
-        A pair of the same kinds as an immutable one before it is immutable too.
-        """
-        values, call, atoms = self._values, self._call, ATOMS
-        send, get, find = results.append, values.get, self._find
-        first_kind = second_kind = None
-        for key, record in entries:
-            try:
-                old = get(key, _ABSENT)
-            except TypeError:  # it is not hashable
-                old = _ABSENT
-            if old is _ABSENT:
-                key, old = find(key)  # one that is frozen is not found as it is
-            if old is not _ABSENT:
-                record = call(None if old is NONE else old, record)
-            values[key] = NONE if record is None else record
-            if type(record) is tuple and len(record) == 2:
-                first, second = record
-                if type(first) is not first_kind or type(second) is not second_kind:
-                    if type(first) in atoms and type(second) in atoms:
-                        first_kind, second_kind = type(first), type(second)
-                    else:
-                        record = own(record)
-            elif type(record) not in atoms:
-                record = own(record)
-            send(record)
 
 
 class ValuesAtCursor:

@@ -65,6 +65,7 @@ class SinkFunctionOperator(FunctionOperator):
         super().open(context)
         self._context = SinkContext(context.now_ms)
         self._plain = not hasattr(self._function.function, "invoke")
+        self._streak = None if self.failures is None else self.failures.streak()
 
     def process(self, bundle: Bundle, number: int) -> None:
         source = iter(bundle.records)
@@ -74,11 +75,11 @@ class SinkFunctionOperator(FunctionOperator):
                 self._invoke(source, entries)
                 break
             except Exception as error:
-                if self.failures is None:
+                if self._streak is None:
                     raise
                 place = len(bundle.records) - length_hint(source) - 1
                 self._streak.failed_at(error, bundle, place)
-        if self.failures is not None:
+        if self._streak is not None:
             self._streak.ended(bundle)
 
     def _invoke(

@@ -12,6 +12,7 @@ from headgate.core.chain.collector import Collector, TimedContext
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
+from headgate.core.inlining.loops import Gives
 from headgate.core.operators.process import (
     KeyedProcessContext,
     OnTimerContext,
@@ -33,8 +34,7 @@ class TwoInputOperator(StatefulOperator):
     inputs = 2
     methods: tuple[str, str]
     has_timers = False
-    answers = False
-    """The methods return a record, or None; others return many."""
+    gives = Gives.VALUES
 
     def __init__(self, function: object, keys_of: KeysOf | None = None) -> None:
         """Without ``keys_of`` neither input has keys, so there is no state."""
@@ -79,7 +79,7 @@ class TwoInputOperator(StatefulOperator):
             cursor=None if self._keyed is None else self._keyed.cursor,
             selection=None if self._keyed is None else self._selections[number],
             failures=self.failures,
-            answers=self.answers,
+            gives=self.gives,
         )
 
     def key_selector(self, number: int) -> Callable[[Record], Key] | None:
@@ -97,7 +97,7 @@ class CoMapOperator(TwoInputOperator):
     """One record out for each record in; None is dropped."""
 
     methods = ("map1", "map2")
-    answers = True
+    gives = Gives.VALUE_OR_NOTHING
 
 
 class CoFlatMapOperator(TwoInputOperator):

@@ -13,8 +13,8 @@ from typing import NoReturn, Protocol, TypeAlias
 
 from headgate.base.elements import Key, Record
 from headgate.base.values import are_immutable, own, own_all
-from headgate.core.chain.copies import Emission
 from headgate.core.chain.keyed_context import KeyedContext
+from headgate.core.operators.record_loops import ResultLoop
 from headgate.core.state.cursor import Namespace
 from headgate.core.state.tables import Entries
 from headgate.core.window.spec import (
@@ -129,7 +129,7 @@ class AggregateFold:
         self._add = function.add
         self._merge = function.merge
         self.answer: Callable[[Record], Record] = function.get_result
-        self._emission = Emission(function.get_result, free=not copies)
+        self._loop = ResultLoop(function.get_result, copies)
         self._copies = copies
 
     def into_one(self, records: list[Record], keys: list[Key], tables: Iterable[Entries]) -> None:
@@ -170,19 +170,17 @@ class AggregateFold:
         return merged
 
     def answers(self, values: list[Record], failed: Failed | None = None) -> list[Record]:
-        results = (
-            self._emission.results(values) if failed is None else self._answered(values, failed)
-        )
+        results = self._loop.results(values) if failed is None else self._answered(values, failed)
         if None in results:
             return [result for result in results if result is not None]
         return results
 
     def _answered(self, values: list[Record], failed: Failed) -> list[Record]:
-        left, each = iter(values), self._emission.each(values)
+        left = iter(values)
         results: list[Record] = []
         while True:
             try:
-                results.extend(each(left))
+                self._loop.add_results(left, results)
                 return results
             except Exception as error:
                 failed(len(values) - length_hint(left) - 1, error)
