@@ -335,7 +335,7 @@ def test_a_map_does_the_same_if_its_records_are_taken_apart(
     lines = [re.sub(r"return\b *(.*)$", rf"return {made}", at) for at in lines]
     lines = [line.replace("( or value", "(value") for line in lines]
     text = program("map", "value", ["a", "b", "len"], lines).replace("ctx.timestamp()", "3")
-    outcomes, partings = [], []
+    outcomes, shapes = [], []
     for is_apart in (False, True):
         INLINING["on"] = is_apart
         module = module_of(tmp_path / f"program_{seed}.py", text)
@@ -346,10 +346,11 @@ def test_a_map_does_the_same_if_its_records_are_taken_apart(
             patch.setattr(KeptOutput, "takes_fields", lambda *asked, answer=is_apart: answer)
             seen = outcome(operator, function, [Bundle(list(RECORDS), times)], reuse)
         outcomes.append((seen, module.LOG))
-        partings.append(operator._emission._parting)
+        assert operator._fields is not None
+        shapes.append(operator._fields.shape)
     assert outcomes[0] == outcomes[1], text
-    assert partings[0] is None
-    event(f"taken apart: {partings[1] is not None}")
+    assert shapes[0] is None
+    event(f"taken apart: {shapes[1] is not None}")
 
 
 def _field(random: Random, reads: Sequence[Any]) -> str:

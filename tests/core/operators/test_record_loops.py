@@ -12,6 +12,7 @@ from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeySelection
+from headgate.core.inlining.loops import LOOPED
 from headgate.core.operators.process import ProcessContext, ReadOnlyTimerService
 from headgate.core.operators.record_loops import RecordLoops, ResultLoop
 from headgate.core.state.cursor import Cursor
@@ -259,3 +260,11 @@ def test_values_of_a_list_that_somebody_keeps_are_copied() -> None:
     values = [[1], [2]]
     results = ResultLoop(lambda value: value).results(values)
     assert results == values and all(map(is_not, results, values))
+
+
+def test_an_error_at_a_value_is_about_no_record_of_a_bundle() -> None:
+    with pytest.raises(ValueError, match="-1") as caught:
+        ResultLoop(Growing().map).results([1, -1])
+    frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    (looped,) = [frame.f_locals[LOOPED] for frame in frames if LOOPED in frame.f_locals]
+    assert type(looped) is not list

@@ -62,7 +62,10 @@ Loop: TypeAlias = Callable[..., Record]
 SOURCE: Final = f"{PREFIX}source"
 """The iterator of the records in every loop: where it stands is the record at hand, for errors."""
 
-_FROM: Final = f"{SOURCE} = _hg_iter(_hg_records)"
+LOOPED: Final = f"{PREFIX}records"
+"""What every loop goes over first: the list of records, or of what they have in one place."""
+
+_FROM: Final = f"{SOURCE} = _hg_iter({LOOPED})"
 
 _EACH: Final = f"""
 {_FROM}
@@ -208,7 +211,8 @@ def reduce_loop(
     text = "\n".join([*keys, _REDUCE])
     text = _skipping_loop(lists, text) if skips_failures else f"{_head(lists)}\n{text}"
     taken = (*lists.values(), "values", "begin", "find", "sent")
-    return maker.make(_SEND + text, Folding(makers, by_value), given | _constant(part), taken)
+    key = by_value if call is None else None
+    return maker.make(_SEND + text, Folding(makers, by_value), given | _constant(part), taken, key)
 
 
 def reduce_scalars_loop(
@@ -283,7 +287,8 @@ def emitting_loop(
     text = f"{_SEND}_hg_key_kind = None\n{text}"
     given = given | _constant(part) | {"takes_none": way.takes_none}
     emission = _emission_of(way, makers, stored_names(body.statements), record)
-    return maker.make(text, emission, given, (*lists.values(), *same, "sent"))
+    taken = (*lists.values(), *same, "sent")
+    return maker.make(text, emission, given, taken, way if call is None else None)
 
 
 def _emission_of(
@@ -475,7 +480,32 @@ class _LoopMaker:
         emission: Sending,
         given: dict[str, object],
         taken: Sequence[str],
+        key: object = None,
     ) -> Loop | None:
+        """``key``: what the emission is made of; loops that only call are compiled once for it."""
+        if self._states is not None:
+            taken = (*taken, *self._states.arguments)
+            given = given | self._states.given
+        values = {_own(name): value for name, value in {**_BUILTINS, **given}.items()}
+        for role in self._roles.keys() & given.keys():  # a parameter that is the same for all
+            values[self._roles[role]] = values.pop(_own(role))
+        values |= self._bound
+        if key is None:
+            return self._bound_loop(self._code(template, emission, taken, values), values)
+        known = template, key, self._body.parameters, tuple(taken)
+        code = _CALLING.get(known)  # other threads may empty it at any time
+        if code is None:
+            code = self._code(template, emission, taken, values)
+            assert code is not None, "a loop that calls is ours"
+            if len(_CALLING) >= MOST_CALLING:
+                _CALLING.clear()
+            _CALLING[known] = code
+        return self._bound_loop(code, values)
+
+    def _code(
+        self, template: str, emission: Sending, taken: Sequence[str], values: Iterable[str]
+    ) -> CodeType | None:
+        """The code of the loop; it takes those of ``values`` that it uses by their names."""
         statements = self._inlined(self._body.statements, emission, looped=False)
         if not always_leaves(self._body.statements):
             statements += emission.ended()
@@ -485,14 +515,27 @@ class _LoopMaker:
             statements = statements_of(" = ".join([*sorted(local), "None"])) + statements
         loop = Placing(self._roles, statements).place(template)
         begin = [f"{kind} = None" for kind in emission.kinds]
-        if self._states is not None:
-            begin += self._states.begin
-            taken = (*taken, *self._states.arguments)
-            given = given | self._states.given
-        names = {_own(name): value for name, value in given.items()}
-        for role in self._roles.keys() & given.keys():  # a parameter that is the same for all
-            names[self._roles[role]] = names.pop(_own(role))
-        return self._compile([*statements_of("\n".join(begin)), *loop], names, taken)
+        begin += [] if self._states is None else self._states.begin
+        statements = [*statements_of("\n".join(begin)), *loop]
+        used = names_in(statements)
+        bound = [name for name in values if name in used]
+        parameters = [*map(_own, taken), *(["*"] if bound else []), *bound]
+        node = function_node(_own("loop"), ", ".join(parameters), statements)
+        ast.copy_location(node, self._body.statements[0])
+        code = self._body.function.__code__
+        compiled = compile_within(node, code.co_freevars, code.co_filename, code.co_flags)
+        return None if compiled is None else _renamed(compiled, code)
+
+    def _bound_loop(self, code: CodeType | None, values: Mapping[str, object]) -> Loop | None:
+        if code is None:
+            return None
+        function = self._body.function
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        closure = tuple(cells[name] for name in code.co_freevars)
+        loop = FunctionType(code, function.__globals__, code.co_name, None, closure)
+        bound = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+        loop.__kwdefaults__ = {name: values[name] for name in bound}
+        return loop
 
     def _inlined(
         self, statements: Sequence[ast.stmt], emission: Sending, looped: bool
@@ -530,28 +573,10 @@ class _LoopMaker:
                 pass
         return [statement]
 
-    def _compile(
-        self, statements: list[ast.stmt], given: dict[str, object], taken: Sequence[str]
-    ) -> Loop | None:
-        function = self._body.function
-        code = function.__code__
-        constants = {**{_own(name): value for name, value in _BUILTINS.items()}, **given}
-        constants |= self._bound
-        used = names_in(statements)
-        bound = {name: value for name, value in constants.items() if name in used}
-        parameters = [*map(_own, taken), *(["*"] if bound else []), *bound]
-        node = function_node(_own("loop"), ", ".join(parameters), statements)
-        node = ast.fix_missing_locations(ast.copy_location(node, self._body.statements[0]))
-        compiled = compile_within(node, code.co_freevars, code.co_filename, code.co_flags)
-        if compiled is None:
-            return None
-        cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-        closure = tuple(cells[name] for name in compiled.co_freevars)
-        loop = FunctionType(
-            _renamed(compiled, code), function.__globals__, code.co_name, None, closure
-        )
-        loop.__kwdefaults__ = bound
-        return loop
+
+MOST_CALLING: Final = 256
+_CALLING: Final[dict[object, CodeType]] = {}
+"""Loops that only call functions, whatever these are: to compile one takes milliseconds."""
 
 
 def _own(name: str) -> str:

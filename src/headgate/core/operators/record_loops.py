@@ -296,7 +296,7 @@ class ResultLoop:
     def results(self, values: Iterable[Record]) -> list[Record]:
         """One for each."""
         found: list[Record] = []
-        self._loop(values, found)
+        self._loop(iter(values), found)  # no list: an error is not about a record of a bundle
         return found
 
     def add_results(self, values: Iterator[Record], found: list[Record]) -> None:

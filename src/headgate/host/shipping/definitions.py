@@ -8,6 +8,7 @@ import linecache
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from headgate.core.inlining.definitions import Definition, definitions_in, plain_function
@@ -68,6 +69,12 @@ def _read(file: str) -> dict[int, list[Definition]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the user has seen them when the file was loaded
-            return definitions_in(linecache.getlines(file))
+            return _definitions_in(tuple(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
+
+
+@lru_cache(maxsize=16)
+def _definitions_in(lines: tuple[str, ...]) -> dict[int, list[Definition]]:
+    """To read a module takes many milliseconds, and a job is planned again when it restarts."""
+    return definitions_in(list(lines))

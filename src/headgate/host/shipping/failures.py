@@ -5,10 +5,9 @@ Headgate raises on purpose says in its sentence what is wrong, and keeps frames 
 Law: no frame of the user's is ever cut, and another error without such a frame keeps all of ours,
 because then the bug may be ours.
 
-Functions are called in comprehensions, so nothing is noted per record; the frames of the traceback
-still hold the record: the loop as a variable, the user's function as an argument. Law: what is
-shown is a record of the bundle at hand, or nothing; its text is bounded, and making it raises and
-changes nothing.
+Nothing is noted per record; the frames of the traceback still hold it: a loop as the place where
+its iterator stands, the user's function as an argument. Law: what is shown is a record of the
+bundle at hand, or nothing; its text is bounded, and making it raises and changes nothing.
 """
 
 import os
@@ -32,7 +31,7 @@ from headgate.base.errors import HeadgateError, UserFunctionFailed
 from headgate.base.messages import Failure
 from headgate.base.redaction import without_secrets
 from headgate.control.error_classes import is_consequence, is_damage, is_final, is_outside
-from headgate.core.inlining.loops import SOURCE
+from headgate.core.inlining.loops import LOOPED, SOURCE
 
 SHOWN_CHARS: Final = 300
 _TEXT_CHARS: Final = 64 * 1024
@@ -209,8 +208,9 @@ def _find_record(ours: list[FrameType], theirs: FrameType | None) -> tuple[objec
         return None
     if len(records) == 1:
         return (records[0],)
-    if theirs is not None and (source := _source_of(theirs)) is not None:
-        return (records[len(records) - length_hint(source) - 1],)
+    for frame in (theirs, *ours[:1]):  # the function stands in the loop, or the loop calls it
+        if frame is not None and (source := _source_of(frame, len(records))) is not None:
+            return (records[len(records) - length_hint(source) - 1],)
     candidates: list[object] = []
     if theirs is None or not theirs.f_code.co_flags & CO_GENERATOR:
         # Code that draws from a generator has records of its own: those it was given.
@@ -232,14 +232,12 @@ def _records_at(frames: list[FrameType]) -> list[object]:
     return next((records for records in found if isinstance(records, list)), [])
 
 
-def _source_of(frame: FrameType) -> object | None:
-    """The iterator of the records in a loop with an inlined function; None: it is no such loop.
-
-    Before Python 3.12 a comprehension has a frame of its own; nobody but these loops calls one.
-    """
-    if frame.f_code.co_flags & CO_GENERATOR:
+def _source_of(frame: FrameType, count: int) -> object | None:
+    """The iterator of the records in a loop over a list of so many; None: it is no such loop."""
+    records = frame.f_locals.get(LOOPED)
+    if frame.f_code.co_flags & CO_GENERATOR or type(records) is not list or len(records) != count:
         return None
-    return frame.f_locals.get(SOURCE) or frame.f_locals.get(".0")
+    return frame.f_locals.get(SOURCE)
 
 
 def _arguments(frame: FrameType | None) -> Iterator[object]:
