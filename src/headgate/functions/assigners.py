@@ -24,13 +24,8 @@ from headgate.functions.triggers import (
     PurgingTrigger,
     Trigger,
 )
-from headgate.functions.window import CountWindow, GlobalWindow, MergeCallback, TimeWindow, Window
-
-T = TypeVar("T")
-
-
-W = TypeVar("W", bound=Window)
-
+from headgate.functions.type_variables import IN, W
+from headgate.functions.window import CountWindow, GlobalWindow, MergeCallback, TimeWindow
 
 _TUMBLING = TypeVar("_TUMBLING", bound="_Tumbling[Record]")
 
@@ -54,17 +49,19 @@ class AssignerContext(Protocol):
         """With state of the record's key."""
 
 
-class WindowAssigner(ABC, Generic[T, W]):
+class WindowAssigner(ABC, Generic[IN, W]):
     """Base of all assigners, also of a user's own."""
 
     WindowAssignerContext: TypeAlias = AssignerContext
 
     @abstractmethod
-    def assign_windows(self, element: T, timestamp: int, context: AssignerContext) -> Collection[W]:
+    def assign_windows(
+        self, element: IN, timestamp: int, context: AssignerContext
+    ) -> Collection[W]:
         """The windows of a record; it may be in several, or in none."""
 
     @abstractmethod
-    def get_default_trigger(self, env: object) -> Trigger[T, W]:
+    def get_default_trigger(self, env: object) -> Trigger[IN, W]:
         """What fires these windows unless the user says otherwise."""
 
     @abstractmethod
@@ -75,7 +72,7 @@ class WindowAssigner(ABC, Generic[T, W]):
         """Not asked for: windows are pickled. Here for assigners that were written for PyFlink."""
 
 
-class MergingWindowAssigner(WindowAssigner[T, W]):
+class MergingWindowAssigner(WindowAssigner[IN, W]):
     """Base of assigners whose windows may become one, such as sessions."""
 
     MergeCallback: TypeAlias = MergeCallback
@@ -85,13 +82,13 @@ class MergingWindowAssigner(WindowAssigner[T, W]):
         """Tell the callback of each group of windows that shall become one."""
 
 
-class _ByTime(WindowAssigner[T, TimeWindow]):
+class _ByTime(WindowAssigner[IN, TimeWindow]):
     """Windows by timestamps or by the clock."""
 
     _event_time: ClassVar[bool] = True
     """False: the moment of a record is when it comes."""
 
-    def get_default_trigger(self, env: object) -> Trigger[T, TimeWindow]:
+    def get_default_trigger(self, env: object) -> Trigger[IN, TimeWindow]:
         return EventTimeTrigger() if self._event_time else ProcessingTimeTrigger()
 
     def is_event_time(self) -> bool:
@@ -102,7 +99,7 @@ class _ByTime(WindowAssigner[T, TimeWindow]):
         return timestamp if self._event_time else context.get_current_processing_time()
 
 
-class _Tumbling(_ByTime[T]):
+class _Tumbling(_ByTime[IN]):
     """Windows of one size, side by side."""
 
     def __init__(self, size: int, offset: int = 0) -> None:
@@ -117,7 +114,7 @@ class _Tumbling(_ByTime[T]):
         return cls(positive_ms(size, caller), _offset(offset, caller))
 
     def assign_windows(
-        self, element: T, timestamp: int, context: AssignerContext
+        self, element: IN, timestamp: int, context: AssignerContext
     ) -> Collection[TimeWindow]:
         now_ms = self.moment(timestamp, context)
         start = now_ms - (now_ms - self.offset_ms) % self.size_ms
@@ -127,20 +124,20 @@ class _Tumbling(_ByTime[T]):
         return f"{type(self).__name__}({self.size_ms}, {self.offset_ms})"
 
 
-class TumblingEventTimeWindows(_Tumbling[T]):
+class TumblingEventTimeWindows(_Tumbling[IN]):
     """Windows of one size, side by side; by the records' timestamps.
 
     ``TumblingEventTimeWindows.of(Time.minutes(1))``
     """
 
 
-class TumblingProcessingTimeWindows(_Tumbling[T]):
+class TumblingProcessingTimeWindows(_Tumbling[IN]):
     """Windows of one size, side by side; by the clock."""
 
     _event_time = False
 
 
-class _Sliding(_ByTime[T]):
+class _Sliding(_ByTime[IN]):
     """Windows of one size, one beginning every ``slide``."""
 
     def __init__(self, size: int, slide: int, offset: int = 0) -> None:
@@ -157,7 +154,7 @@ class _Sliding(_ByTime[T]):
         return cls(positive_ms(size, caller), positive_ms(slide, caller), _offset(offset, caller))
 
     def assign_windows(
-        self, element: T, timestamp: int, context: AssignerContext
+        self, element: IN, timestamp: int, context: AssignerContext
     ) -> Collection[TimeWindow]:
         now_ms = self.moment(timestamp, context)
         return slides(now_ms, self.size_ms, self.slide_ms, self.offset_ms)
@@ -166,14 +163,14 @@ class _Sliding(_ByTime[T]):
         return f"{type(self).__name__}({self.size_ms}, {self.slide_ms}, {self.offset_ms})"
 
 
-class SlidingEventTimeWindows(_Sliding[T]):
+class SlidingEventTimeWindows(_Sliding[IN]):
     """Windows of one size, one beginning every ``slide``; by the records' timestamps.
 
     ``SlidingEventTimeWindows.of(Time.minutes(10), Time.minutes(1))``
     """
 
 
-class SlidingProcessingTimeWindows(_Sliding[T]):
+class SlidingProcessingTimeWindows(_Sliding[IN]):
     """Windows of one size, one beginning every ``slide``; by the clock."""
 
     _event_time = False
@@ -187,7 +184,7 @@ def slides(timestamp: int, size_ms: int, slide_ms: int, offset_ms: int) -> list[
     ]
 
 
-class GlobalWindows(WindowAssigner[T, GlobalWindow]):
+class GlobalWindows(WindowAssigner[IN, GlobalWindow]):
     """One window for all records of a key. It never fires unless a trigger is given."""
 
     @staticmethod
@@ -195,11 +192,11 @@ class GlobalWindows(WindowAssigner[T, GlobalWindow]):
         return GlobalWindows()
 
     def assign_windows(
-        self, element: T, timestamp: int, context: AssignerContext
+        self, element: IN, timestamp: int, context: AssignerContext
     ) -> Collection[GlobalWindow]:
         return [GlobalWindow()]
 
-    def get_default_trigger(self, env: object) -> Trigger[T, GlobalWindow]:
+    def get_default_trigger(self, env: object) -> Trigger[IN, GlobalWindow]:
         return NeverTrigger()
 
     def is_event_time(self) -> bool:
@@ -220,15 +217,15 @@ class SessionWindowTimeGapExtractor(ABC):
 GapOf: TypeAlias = SessionWindowTimeGapExtractor | Callable[[Record], int]
 
 
-class SessionWindows(_ByTime[T], MergingWindowAssigner[T, TimeWindow]):
+class SessionWindows(_ByTime[IN], MergingWindowAssigner[IN, TimeWindow]):
     """Base of the four kinds."""
 
     @abstractmethod
-    def gap_of(self, element: T) -> int:
+    def gap_of(self, element: IN) -> int:
         """How long the gap behind a record may be."""
 
     def assign_windows(
-        self, element: T, timestamp: int, context: AssignerContext
+        self, element: IN, timestamp: int, context: AssignerContext
     ) -> Collection[TimeWindow]:
         start = self.moment(timestamp, context)
         return [TimeWindow(start, start + self.gap_of(element))]
@@ -239,7 +236,7 @@ class SessionWindows(_ByTime[T], MergingWindowAssigner[T, TimeWindow]):
         TimeWindow.merge_windows(windows, callback)
 
 
-class _WithGap(SessionWindows[T]):
+class _WithGap(SessionWindows[IN]):
     """One gap for all records."""
 
     def __init__(self, session_gap: int) -> None:
@@ -250,42 +247,42 @@ class _WithGap(SessionWindows[T]):
         """With a span of time: ``.with_gap(Time.minutes(30))``"""
         return cls(positive_ms(size, f"{cls.__name__}.with_gap()"))
 
-    def gap_of(self, element: T) -> int:
+    def gap_of(self, element: IN) -> int:
         return self.gap_ms
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.gap_ms})"
 
 
-class _WithDynamicGap(SessionWindows[T]):
+class _WithDynamicGap(SessionWindows[IN]):
     """Each record brings its gap along."""
 
     def __init__(self, session_window_time_gap_extractor: GapOf) -> None:
-        self._gaps: _Gaps[T] = _Gaps(session_window_time_gap_extractor, type(self).__name__)
+        self._gaps: _Gaps[IN] = _Gaps(session_window_time_gap_extractor, type(self).__name__)
 
     @classmethod
     def with_dynamic_gap(cls: type[_DYNAMIC], extractor: GapOf) -> _DYNAMIC:
         """Each record says how long the gap behind it may be."""
         return cls(extractor)
 
-    def gap_of(self, element: T) -> int:
+    def gap_of(self, element: IN) -> int:
         return self._gaps.gap_ms(element)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
 
-class DynamicEventTimeSessionWindows(_WithDynamicGap[T]):
+class DynamicEventTimeSessionWindows(_WithDynamicGap[IN]):
     """Sessions whose gap each record brings along; by the records' timestamps."""
 
 
-class DynamicProcessingTimeSessionWindows(_WithDynamicGap[T]):
+class DynamicProcessingTimeSessionWindows(_WithDynamicGap[IN]):
     """Sessions whose gap each record brings along; by the clock."""
 
     _event_time = False
 
 
-class EventTimeSessionWindows(_WithGap[T]):
+class EventTimeSessionWindows(_WithGap[IN]):
     """Sessions with one gap; by the records' timestamps.
 
     ``EventTimeSessionWindows.with_gap(Time.minutes(30))``
@@ -297,7 +294,7 @@ class EventTimeSessionWindows(_WithGap[T]):
         return DynamicEventTimeSessionWindows(extractor)
 
 
-class ProcessingTimeSessionWindows(_WithGap[T]):
+class ProcessingTimeSessionWindows(_WithGap[IN]):
     """Sessions with one gap; by the clock."""
 
     _event_time = False
@@ -312,7 +309,7 @@ COUNTED: Final = ValueStateDescriptor("headgate-counted-records")
 """How many records a key has had."""
 
 
-class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
+class CountSlidingWindowAssigner(WindowAssigner[IN, CountWindow]):
     """Windows of ``size`` records, one beginning every ``slide`` records."""
 
     def __init__(self, window_size: int, window_slide: int) -> None:
@@ -326,7 +323,7 @@ class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
         return CountSlidingWindowAssigner(window_size, window_slide)
 
     def assign_windows(
-        self, element: T, timestamp: int, context: AssignerContext
+        self, element: IN, timestamp: int, context: AssignerContext
     ) -> Collection[CountWindow]:
         counted = context.get_runtime_context().get_state(COUNTED)
         number = counted.value() or 0
@@ -335,7 +332,7 @@ class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
         first = max(0, (number - self.size) // self.slide + 1)
         return [CountWindow(window) for window in range(last, first - 1, -1)]
 
-    def get_default_trigger(self, env: object) -> Trigger[T, CountWindow]:
+    def get_default_trigger(self, env: object) -> Trigger[IN, CountWindow]:
         # A window that is full gets no more records, so that nothing of it need be kept.
         return PurgingTrigger(CountTrigger(self.size))
 
@@ -346,7 +343,7 @@ class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
         return f"CountSlidingWindowAssigner({self.size}, {self.slide})"
 
 
-class CountTumblingWindowAssigner(CountSlidingWindowAssigner[T]):
+class CountTumblingWindowAssigner(CountSlidingWindowAssigner[IN]):
     """Windows of ``size`` records, side by side."""
 
     def __init__(self, window_size: int) -> None:
@@ -375,7 +372,7 @@ def _check_count(count: object, what: str) -> None:
         )
 
 
-class _Gaps(Generic[T]):
+class _Gaps(Generic[IN]):
     """Asks the user's function for the gap of a record."""
 
     def __init__(self, extractor: object, who: str) -> None:
@@ -387,7 +384,7 @@ class _Gaps(Generic[T]):
             )
         self._extract = extract
 
-    def gap_ms(self, element: T) -> int:
+    def gap_ms(self, element: IN) -> int:
         gap_ms = self._extract(element)
         if type(gap_ms) is not int or gap_ms < 1:
             raise ValueError(

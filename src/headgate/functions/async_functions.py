@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias
 
 from headgate.base.errors import PlanInvalid
-from headgate.functions.function import IN, OUT, Function
+from headgate.functions.function import Function
+from headgate.functions.type_variables import IN, OUT
 
 ResultTest: TypeAlias = Callable[[list[Any]], object]
 

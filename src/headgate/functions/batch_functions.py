@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from headgate.base.errors import PlanInvalid
-from headgate.functions.function import IN, OUT, Function
+from headgate.functions.function import Function
 from headgate.functions.time import Duration, Time, measured_ms
+from headgate.functions.type_variables import IN, OUT
 
 
 class BatchAsyncFunction(Function, Generic[IN, OUT]):

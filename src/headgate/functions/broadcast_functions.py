@@ -8,13 +8,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol
 
-from headgate.functions.function import IN1, IN2, KEY, OUT, Function, Keyed, OnTimer, Timed
+from headgate.functions.function import Function, Keyed, OnTimer, Tagged, Timed
 from headgate.functions.state import (
     BroadcastState,
     MapStateDescriptor,
     ReadOnlyBroadcastState,
     StateDescriptor,
 )
+from headgate.functions.type_variables import IN1, IN2, KEY, MK, OUT, V
 
 
 class Side(Timed, Protocol):
@@ -31,15 +32,17 @@ class BroadcastReader(Side, Protocol):
     """What the normal side knows."""
 
     def get_broadcast_state(
-        self, state_descriptor: MapStateDescriptor
-    ) -> ReadOnlyBroadcastState[Any, Any]:
+        self, state_descriptor: MapStateDescriptor[MK, V]
+    ) -> ReadOnlyBroadcastState[MK, V]:
         """What the broadcast side has left behind so far; it cannot be changed from here."""
 
 
 class BroadcastWriter(Side, Protocol):
     """What the broadcast side knows."""
 
-    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor[MK, V]
+    ) -> BroadcastState[MK, V]:
         """This task's copy; change it in a way that depends on the broadcast records alone."""
 
 
@@ -74,13 +77,13 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
     @abstractmethod
     def process_element(
         self, value: IN1, ctx: "BroadcastProcessFunction.ReadOnlyContext"
-    ) -> Iterable[OUT] | None:
+    ) -> Iterable[OUT | Tagged] | None:
         """For records of the normal side; None: nothing."""
 
     @abstractmethod
     def process_broadcast_element(
         self, value: IN2, ctx: "BroadcastProcessFunction.Context"
-    ) -> Iterable[OUT] | None:
+    ) -> Iterable[OUT | Tagged] | None:
         """For records of the broadcast side, in every task; None: nothing."""
 
 
@@ -104,17 +107,17 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
     @abstractmethod
     def process_element(
         self, value: IN1, ctx: "KeyedBroadcastProcessFunction.ReadOnlyContext"
-    ) -> Iterable[OUT] | None:
+    ) -> Iterable[OUT | Tagged] | None:
         """For records of the normal side; None: nothing."""
 
     @abstractmethod
     def process_broadcast_element(
         self, value: IN2, ctx: "KeyedBroadcastProcessFunction.Context"
-    ) -> Iterable[OUT] | None:
+    ) -> Iterable[OUT | Tagged] | None:
         """For records of the broadcast side, in every task; None: nothing."""
 
     def on_timer(
         self, timestamp: int, ctx: "KeyedBroadcastProcessFunction.OnTimerContext"
-    ) -> Iterable[OUT]:
+    ) -> Iterable[OUT | Tagged]:
         """A timer that was registered for the current key is due. Yield, or return a list."""
         return ()

@@ -25,6 +25,7 @@ from headgate.functions.state import (
     ValueState,
     ValueStateDescriptor,
 )
+from headgate.functions.type_variables import IN, MK, OUT, V
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,25 +128,25 @@ class KeyedStateStore(ABC):
     """Gives states by their descriptors; also what windows call window and global state."""
 
     @abstractmethod
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+    def get_state(self, state_descriptor: ValueStateDescriptor[V]) -> ValueState[V]:
         """One value for each key."""
 
     @abstractmethod
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_list_state(self, state_descriptor: ListStateDescriptor[V]) -> ListState[V]:
         """A list for each key."""
 
     @abstractmethod
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+    def get_map_state(self, state_descriptor: MapStateDescriptor[MK, V]) -> MapState[MK, V]:
         """A dictionary for each key."""
 
     @abstractmethod
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[V]) -> ReducingState[V]:
         """All values of a key in one, by a reduce function."""
 
     @abstractmethod
     def get_aggregating_state(
-        self, state_descriptor: AggregatingStateDescriptor
-    ) -> AggregatingState[Any, Any]:
+        self, state_descriptor: AggregatingStateDescriptor[IN, OUT]
+    ) -> AggregatingState[IN, OUT]:
         """All values of a key in one accumulator, by an aggregate function."""
 
 
@@ -194,15 +195,17 @@ class OperatorStateStore(ABC):
     """Lists and broadcast maps that belong to the task, not to a key."""
 
     @abstractmethod
-    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_list_state(self, descriptor: ListStateDescriptor[V]) -> ListState[V]:
         """A list; when the job is rescaled, its elements are split among the tasks."""
 
     @abstractmethod
-    def get_union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_union_list_state(self, descriptor: ListStateDescriptor[V]) -> ListState[V]:
         """A list; when the job is restored, every task gets the elements of all."""
 
     @abstractmethod
-    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor[MK, V]
+    ) -> BroadcastState[MK, V]:
         """A map that every task fills alike."""
 
 

@@ -6,15 +6,12 @@ that list; what is left stays in the window.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias
 
 from headgate.base.elements import MIN_WATERMARK_MS, Record
 from headgate.base.errors import PlanInvalid
 from headgate.functions.time import whole_ms
-from headgate.functions.window import Window
-
-T = TypeVar("T")
-W = TypeVar("W", bound=Window)
+from headgate.functions.type_variables import IN, W
 
 
 class TimestampedValue(NamedTuple):
@@ -43,7 +40,7 @@ class EvictorTools(Protocol):
     def get_metric_group(self) -> Record: ...
 
 
-class Evictor(ABC, Generic[T, W]):
+class Evictor(ABC, Generic[IN, W]):
     """Base of all evictors, also of a user's own."""
 
     EvictorContext: TypeAlias = EvictorTools
@@ -61,7 +58,7 @@ class Evictor(ABC, Generic[T, W]):
         """Delete from ``elements`` after the window function was called."""
 
 
-class _Sided(Evictor[T, W]):
+class _Sided(Evictor[IN, W]):
     """Does the same thing on one of the two sides of the function."""
 
     def __init__(self, do_evict_after: bool) -> None:
@@ -83,7 +80,7 @@ class _Sided(Evictor[T, W]):
     def _evict(self, elements: list[TimestampedValue]) -> None: ...
 
 
-class CountEvictor(_Sided[T, W]):
+class CountEvictor(_Sided[IN, W]):
     """Keeps the last ``max_count`` elements."""
 
     def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
@@ -100,7 +97,7 @@ class CountEvictor(_Sided[T, W]):
         del elements[: max(0, len(elements) - self._max_count)]
 
 
-class TimeEvictor(_Sided[T, W]):
+class TimeEvictor(_Sided[IN, W]):
     """Keeps the elements that are less than ``window_size`` older than the youngest."""
 
     def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
@@ -117,7 +114,7 @@ class TimeEvictor(_Sided[T, W]):
             elements[:] = [element for element in elements if element.get_timestamp() > oldest_ms]
 
 
-class DeltaEvictor(_Sided[T, W]):
+class DeltaEvictor(_Sided[IN, W]):
     """Keeps the elements whose distance to the last one is below a threshold."""
 
     def __init__(

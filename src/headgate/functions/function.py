@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from types import GenericAlias
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from headgate.base.elements import Watermark
 from headgate.functions.context import (
@@ -18,21 +18,8 @@ from headgate.functions.context import (
     TimeDomain,
     TimerService,
 )
-
-IN = TypeVar("IN")
-
-
-IN1 = TypeVar("IN1")
-
-
-IN2 = TypeVar("IN2")
-
-
-OUT = TypeVar("OUT")
-
-
-KEY = TypeVar("KEY")
-
+from headgate.functions.state import TypeOf
+from headgate.functions.type_variables import IN, IN1, IN2, KEY, OUT, K, T, V
 
 _Method = TypeVar("_Method", bound=Callable[..., None])
 
@@ -78,19 +65,19 @@ class FilterFunction(Function, Generic[IN]):
         """True: it goes on."""
 
 
-class ReduceFunction(Function, Generic[IN]):
+class ReduceFunction(Function, Generic[V]):
     """Makes one record out of two."""
 
     @abstractmethod
-    def reduce(self, value1: IN, value2: IN) -> IN:
+    def reduce(self, value1: V, value2: V) -> V:
         """``value1`` is the result so far, ``value2`` the next record."""
 
 
-class KeySelector(Function, Generic[IN, KEY]):
+class KeySelector(Function, Generic[IN, K]):
     """Takes the key out of a record. The same record must always give the same key."""
 
     @abstractmethod
-    def get_key(self, value: IN) -> KEY:
+    def get_key(self, value: IN) -> K:
         """The key; it need not be hashable."""
 
 
@@ -109,12 +96,12 @@ class Partitioner(Function, Generic[KEY]):
         """A number from 0 to ``num_partitions`` - 1."""
 
 
-class OutputTag:
+class OutputTag(Generic[T]):
     """Names a side output. Tags with the same id are the same tag, wherever they were made."""
 
     __slots__ = ("tag_id", "type_info")
 
-    def __init__(self, tag_id: str, type_info: object = None) -> None:
+    def __init__(self, tag_id: str, type_info: TypeOf[T] | None = None) -> None:
         if not tag_id:
             raise ValueError("an output tag needs a text that is not empty as its id")
         self.tag_id = tag_id
@@ -128,6 +115,10 @@ class OutputTag:
 
     def __repr__(self) -> str:
         return f"OutputTag({self.tag_id!r})"
+
+
+Tagged: TypeAlias = tuple[OutputTag, Any]
+"""What goes to a side output: ``yield tag, record``."""
 
 
 class Timed(Protocol):
@@ -167,7 +158,9 @@ class ProcessFunction(Function, Generic[IN, OUT]):
             """Event and processing time; without keys there are no timers."""
 
     @abstractmethod
-    def process_element(self, value: IN, ctx: "ProcessFunction.Context") -> "Iterable[OUT] | None":
+    def process_element(
+        self, value: IN, ctx: "ProcessFunction.Context"
+    ) -> "Iterable[OUT | Tagged] | None":
         """Yield records, or ``(tag, record)`` for a side output; None: nothing."""
 
 
@@ -198,10 +191,12 @@ class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
     @abstractmethod
     def process_element(
         self, value: IN, ctx: "KeyedProcessFunction.Context"
-    ) -> "Iterable[OUT] | None":
+    ) -> "Iterable[OUT | Tagged] | None":
         """Yield records, or ``(tag, record)`` for a side output; None: nothing."""
 
-    def on_timer(self, timestamp: int, ctx: "KeyedProcessFunction.OnTimerContext") -> Iterable[OUT]:
+    def on_timer(
+        self, timestamp: int, ctx: "KeyedProcessFunction.OnTimerContext"
+    ) -> Iterable[OUT | Tagged]:
         """A timer that was registered for the current key is due. Yield, or return a list."""
         return ()
 
@@ -239,13 +234,13 @@ class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
     @abstractmethod
     def process_element1(
         self, value: IN1, ctx: "CoProcessFunction.Context"
-    ) -> "Iterable[OUT] | None":
+    ) -> "Iterable[OUT | Tagged] | None":
         """For records of the first stream."""
 
     @abstractmethod
     def process_element2(
         self, value: IN2, ctx: "CoProcessFunction.Context"
-    ) -> "Iterable[OUT] | None":
+    ) -> "Iterable[OUT | Tagged] | None":
         """For records of the second stream."""
 
 
@@ -261,18 +256,18 @@ class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
     @abstractmethod
     def process_element1(
         self, value: IN1, ctx: "KeyedCoProcessFunction.Context"
-    ) -> "Iterable[OUT] | None":
+    ) -> "Iterable[OUT | Tagged] | None":
         """For records of the first stream."""
 
     @abstractmethod
     def process_element2(
         self, value: IN2, ctx: "KeyedCoProcessFunction.Context"
-    ) -> "Iterable[OUT] | None":
+    ) -> "Iterable[OUT | Tagged] | None":
         """For records of the second stream."""
 
     def on_timer(
         self, timestamp: int, ctx: "KeyedCoProcessFunction.OnTimerContext"
-    ) -> Iterable[OUT]:
+    ) -> Iterable[OUT | Tagged]:
         """A timer that was registered for the current key is due. Yield, or return a list."""
         return ()
 
@@ -290,7 +285,7 @@ class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
     @abstractmethod
     def process_element(
         self, left: IN1, right: IN2, ctx: "ProcessJoinFunction.Context"
-    ) -> "Iterable[OUT] | None":
+    ) -> "Iterable[OUT | Tagged] | None":
         """Yield records, or ``(tag, record)`` for a side output; None: nothing."""
 
 

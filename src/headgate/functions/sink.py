@@ -7,9 +7,11 @@ Law: a sink travels to the tasks and holds nothing open; what it makes there may
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum
+from typing import Generic
 
 from headgate.base.elements import Record
 from headgate.functions.context import ConnectorContext, SnapshotMoment
+from headgate.functions.type_variables import IN
 
 
 class DeliveryGuarantee(Enum):
@@ -20,21 +22,21 @@ class DeliveryGuarantee(Enum):
     NONE = 2
 
 
-class SinkWriter(ABC):
+class SinkWriter(ABC, Generic[IN]):
     """Takes the records of one task of a sink."""
 
     @abstractmethod
-    def write(self, records: list[Record]) -> None:
+    def write(self, records: list[IN]) -> None:
         """The next records, in order; they must not be changed."""
 
-    def flush(self) -> None:  # noqa: B027 - a writer that keeps nothing back has nothing to do
+    def flush(self) -> None:
         """Let go of everything that was kept back: at checkpoints, and at the end of the input."""
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:
         """Give back everything; always called."""
 
 
-class Sink(ABC):
+class Sink(ABC, Generic[IN]):
     """Where records go to.
 
     ::
@@ -55,11 +57,11 @@ class Sink(ABC):
         return type(self).__name__
 
     @abstractmethod
-    def create_writer(self, context: ConnectorContext) -> SinkWriter:
+    def create_writer(self, context: ConnectorContext) -> SinkWriter[IN]:
         """Called in each task of the sink."""
 
 
-class CommittingSinkWriter(SinkWriter):
+class CommittingSinkWriter(SinkWriter[IN]):
     """Writes so that nobody sees it, until its committables are committed."""
 
     @abstractmethod
@@ -98,7 +100,7 @@ class Committer(ABC):
         """Give back everything; always called."""
 
 
-class TwoPhaseCommittingSink(Sink):
+class TwoPhaseCommittingSink(Sink[IN]):
     """A sink whose records become visible with a checkpoint, each exactly once.
 
     Without checkpoints everything is committed when the job ends. Committing must be idempotent:
@@ -117,7 +119,7 @@ class TwoPhaseCommittingSink(Sink):
     """
 
     @abstractmethod
-    def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
+    def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter[IN]:
         """Called in each task of the sink, after what an earlier run had prepared is committed."""
 
     @abstractmethod

@@ -11,10 +11,11 @@ its context, or by the clock, whichever comes first.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Generic, TypeAlias
 
-from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
+from headgate.base.elements import Bundle, StreamStatus, Watermark
 from headgate.functions.context import ConnectorContext, SnapshotMoment
+from headgate.functions.type_variables import OUT
 
 Position: TypeAlias = object
 """Where a reader is in its split; picklable; None: at the beginning."""
@@ -30,14 +31,14 @@ class SplitLag:
     """How long ago the next record was written."""
 
 
-class SplitReader(ABC):
+class SplitReader(ABC, Generic[OUT]):
     """Reads one split. ``poll`` never blocks."""
 
     gives_away = False
     """True: what ``poll`` returns is not kept here, so it need not be copied."""
 
     @abstractmethod
-    def poll(self, limit: int) -> Sequence[Record] | Bundle | Watermark | StreamStatus | None:
+    def poll(self, limit: int) -> Sequence[OUT] | Bundle | Watermark | StreamStatus | None:
         """Up to ``limit`` records that are there; empty: nothing now; None: the split has ended.
 
         A Bundle brings timestamps with the records. Between records a Watermark says how far event
@@ -74,7 +75,7 @@ class SplitReader(ABC):
         """The same, asked at a checkpoint; ``moment`` tells which one."""
         return self.position()
 
-    def checkpoint_completed(self, checkpoint: int) -> None:  # noqa: B027 - few have whom to tell
+    def checkpoint_completed(self, checkpoint: int) -> None:
         """It is stored: nothing from before its position will be asked for again."""
 
     def lag(self) -> SplitLag | None:
@@ -84,7 +85,7 @@ class SplitReader(ABC):
         """
         return None
 
-    def close(self) -> None:  # noqa: B027 - most readers have nothing to give back
+    def close(self) -> None:
         """Give back everything; always called."""
 
 
@@ -115,7 +116,7 @@ class SplitEnumerator(ABC):
         """Give back everything; always called, on the same thread."""
 
 
-class Source(ABC):
+class Source(ABC, Generic[OUT]):
     """Where records come from.
 
     ::
@@ -186,7 +187,7 @@ class Source(ABC):
         """
         return None
 
-    def splits_finished(self, splits: Sequence[object]) -> None:  # noqa: B027 - few keep anything
+    def splits_finished(self, splits: Sequence[object]) -> None:
         """Called in a task: these splits were read to their ends, and nobody reads them again.
 
         Only for splits that an enumerator has found. With checkpoints it is called when one that
@@ -203,7 +204,9 @@ class Source(ABC):
         return None
 
     @abstractmethod
-    def open(self, split: object, position: Position, context: ConnectorContext) -> SplitReader:
+    def open(
+        self, split: object, position: Position, context: ConnectorContext
+    ) -> SplitReader[OUT]:
         """Called in the task that reads the split; ``position`` is None at the beginning."""
 
 

@@ -11,21 +11,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol
 
-from headgate.base.elements import Record
 from headgate.functions.time import measured_ms
-
-K = TypeVar("K")
-
-
-V = TypeVar("V")
+from headgate.functions.type_variables import ACC, IN, MK, OUT, T, V
 
 
-IN = TypeVar("IN")
+class TypeOf(Protocol[T]):
+    """What declares a type of records or values, as ``Types.LONG()`` does."""
 
-
-OUT = TypeVar("OUT")
+    def coerced(self, value: Any) -> T:
+        """The value as this type has it; raises TypeError if it does not fit."""
 
 
 class State(ABC):
@@ -91,19 +87,19 @@ class ListState(MergingState[V, Iterable[V]]):
         return iter(self.get())
 
 
-class ReadableMap(State, Generic[K, V]):
+class ReadableMap(State, Generic[MK, V]):
     """A dictionary to be read. A name that is missing gives None, never an error."""
 
     @abstractmethod
-    def get(self, key: K) -> V | None: ...
+    def get(self, key: MK) -> V | None: ...
 
     @abstractmethod
-    def contains(self, key: K) -> bool: ...
+    def contains(self, key: MK) -> bool: ...
 
     @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]: ...
+    def items(self) -> Iterable[tuple[MK, V]]: ...
 
-    def keys(self) -> Iterable[K]:
+    def keys(self) -> Iterable[MK]:
         return [key for key, _ in self.items()]
 
     def values(self) -> Iterable[V]:
@@ -112,48 +108,48 @@ class ReadableMap(State, Generic[K, V]):
     @abstractmethod
     def is_empty(self) -> bool: ...
 
-    def __getitem__(self, key: K) -> V | None:
+    def __getitem__(self, key: MK) -> V | None:
         return self.get(key)
 
-    def __contains__(self, key: K) -> bool:
+    def __contains__(self, key: MK) -> bool:
         return self.contains(key)
 
-    def __iter__(self) -> Iterator[K]:
+    def __iter__(self) -> Iterator[MK]:
         return iter(self.keys())
 
 
-class WritableMap(ReadableMap[K, V]):
+class WritableMap(ReadableMap[MK, V]):
     """The same, to be changed."""
 
     @abstractmethod
-    def put(self, key: K, value: V) -> None: ...
+    def put(self, key: MK, value: V) -> None: ...
 
-    def put_all(self, dict_value: "Mapping[K, V] | Iterable[tuple[K, V]]") -> None:
+    def put_all(self, dict_value: "Mapping[MK, V] | Iterable[tuple[MK, V]]") -> None:
         """A dictionary, or pairs of keys and values."""
         pairs = dict_value.items() if isinstance(dict_value, Mapping) else dict_value
         for key, value in pairs:
             self.put(key, value)
 
     @abstractmethod
-    def remove(self, key: K) -> None:
+    def remove(self, key: MK) -> None:
         """Nothing happens if it is missing."""
 
-    def __setitem__(self, key: K, value: V) -> None:
+    def __setitem__(self, key: MK, value: V) -> None:
         self.put(key, value)
 
-    def __delitem__(self, key: K) -> None:
+    def __delitem__(self, key: MK) -> None:
         self.remove(key)
 
 
-class MapState(WritableMap[K, V]):
+class MapState(WritableMap[MK, V]):
     """A dictionary for each key."""
 
 
-class ReadOnlyBroadcastState(ReadableMap[K, V]):
+class ReadOnlyBroadcastState(ReadableMap[MK, V]):
     """A dictionary that every task holds alike, to be read."""
 
 
-class BroadcastState(WritableMap[K, V], ReadOnlyBroadcastState[K, V]):
+class BroadcastState(WritableMap[MK, V], ReadOnlyBroadcastState[MK, V]):
     """The same, to be changed by records of the broadcast side."""
 
 
@@ -392,16 +388,16 @@ CleanupStrategies.RocksdbCompactFilterCleanupStrategy = (  # type: ignore[attr-d
 )
 
 
-class Aggregate(Protocol):
+class Aggregate(Protocol[IN, ACC, OUT]):
     """What an aggregate function has; the user's class follows it."""
 
-    def create_accumulator(self) -> Record: ...
+    def create_accumulator(self) -> ACC: ...
 
-    def add(self, value: Record, accumulator: Record) -> Record: ...
+    def add(self, value: IN, accumulator: ACC) -> ACC: ...
 
-    def get_result(self, accumulator: Record) -> Record: ...
+    def get_result(self, accumulator: ACC) -> OUT: ...
 
-    def merge(self, acc_a: Record, acc_b: Record) -> Record: ...
+    def merge(self, acc_a: ACC, acc_b: ACC) -> ACC: ...
 
 
 class StateDescriptor:
@@ -446,42 +442,47 @@ class StateDescriptor:
         return f"{type(self).__name__}({self.name!r})"
 
 
-class ValueStateDescriptor(StateDescriptor):
+class ValueStateDescriptor(StateDescriptor, Generic[V]):
     """``ValueStateDescriptor("count", Types.LONG())``"""
 
     kind = "value"
 
-    def __init__(self, name: str, value_type_info: object = None) -> None:
+    def __init__(self, name: str, value_type_info: TypeOf[V] | None = None) -> None:
         super().__init__(name, value_type_info)
 
 
-class ListStateDescriptor(StateDescriptor):
+class ListStateDescriptor(StateDescriptor, Generic[V]):
     """The type is that of an element."""
 
     kind = "list"
 
-    def __init__(self, name: str, elem_type_info: object = None) -> None:
+    def __init__(self, name: str, elem_type_info: TypeOf[V] | None = None) -> None:
         super().__init__(name, elem_type_info)
 
 
-class MapStateDescriptor(StateDescriptor):
+class MapStateDescriptor(StateDescriptor, Generic[MK, V]):
     """``MapStateDescriptor("visits", Types.STRING(), Types.LONG())``"""
 
     kind = "map"
 
     def __init__(
-        self, name: str, key_type_info: object = None, value_type_info: object = None
+        self,
+        name: str,
+        key_type_info: TypeOf[MK] | None = None,
+        value_type_info: TypeOf[V] | None = None,
     ) -> None:
         super().__init__(name, value_type_info)
         self.key_type_info = self._checked(key_type_info)
 
 
-class ReducingStateDescriptor(StateDescriptor):
+class ReducingStateDescriptor(StateDescriptor, Generic[V]):
     """With a callable of two values, or a ReduceFunction."""
 
     kind = "reducing"
 
-    def __init__(self, name: str, reduce_function: object, type_info: object = None) -> None:
+    def __init__(
+        self, name: str, reduce_function: object, type_info: TypeOf[V] | None = None
+    ) -> None:
         super().__init__(name, type_info)
         if isinstance(reduce_function, type) or not (
             callable(reduce_function) or hasattr(reduce_function, "reduce")
@@ -496,12 +497,17 @@ class ReducingStateDescriptor(StateDescriptor):
         return self.reduce_function
 
 
-class AggregatingStateDescriptor(StateDescriptor):
+class AggregatingStateDescriptor(StateDescriptor, Generic[IN, OUT]):
     """With an AggregateFunction; the type is that of the accumulator."""
 
     kind = "aggregating"
 
-    def __init__(self, name: str, agg_function: Aggregate, state_type_info: object = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        agg_function: Aggregate[IN, ACC, OUT],
+        state_type_info: TypeOf[ACC] | None = None,
+    ) -> None:
         super().__init__(name, state_type_info)
         methods = ("create_accumulator", "add", "get_result")
         if isinstance(agg_function, type) or not all(hasattr(agg_function, m) for m in methods):
@@ -509,7 +515,7 @@ class AggregatingStateDescriptor(StateDescriptor):
                 f"the aggregating state {name!r} was given {agg_function!r}; give an object of an "
                 f"AggregateFunction"
             )
-        self.agg_function = agg_function
+        self.agg_function: Aggregate[IN, Any, OUT] = agg_function
 
-    def get_agg_function(self) -> Aggregate:
+    def get_agg_function(self) -> Aggregate[IN, Any, OUT]:
         return self.agg_function

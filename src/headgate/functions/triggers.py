@@ -8,16 +8,13 @@ the merged window what it would have given had all records come into that window
 from abc import ABC, abstractmethod
 from enum import Enum
 from operator import add
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias
 
 from headgate.base.elements import MAX_WATERMARK_MS, Record
 from headgate.base.errors import PlanInvalid
 from headgate.functions.state import ReducingStateDescriptor, StateDescriptor
 from headgate.functions.time import whole_ms
-from headgate.functions.window import Window
-
-T = TypeVar("T")
-W = TypeVar("W", bound=Window)
+from headgate.functions.type_variables import IN, W
 
 
 class TriggerResult(Enum):
@@ -67,14 +64,16 @@ class MergeTools(TriggerTools, Protocol):
         """Put what the merged windows had in this state into that of the new window."""
 
 
-class Trigger(ABC, Generic[T, W]):
+class Trigger(ABC, Generic[IN, W]):
     """Base of all triggers, also of a user's own."""
 
     TriggerContext: TypeAlias = TriggerTools
     OnMergeContext: TypeAlias = MergeTools
 
     @abstractmethod
-    def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerTools) -> TriggerResult:
+    def on_element(
+        self, element: IN, timestamp: int, window: W, ctx: TriggerTools
+    ) -> TriggerResult:
         """A record was put into the window."""
 
     @abstractmethod
@@ -98,10 +97,12 @@ class Trigger(ABC, Generic[T, W]):
         """The window has ended: drop its state and timers."""
 
 
-class EventTimeTrigger(Trigger[T, W]):
+class EventTimeTrigger(Trigger[IN, W]):
     """Fires when the watermark passes the end of the window, and for each late record."""
 
-    def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerTools) -> TriggerResult:
+    def on_element(
+        self, element: IN, timestamp: int, window: W, ctx: TriggerTools
+    ) -> TriggerResult:
         last_ms = window.max_timestamp()
         if last_ms <= ctx.get_current_watermark():
             return FIRE
@@ -130,10 +131,12 @@ class EventTimeTrigger(Trigger[T, W]):
         return EventTimeTrigger()
 
 
-class ProcessingTimeTrigger(Trigger[T, W]):
+class ProcessingTimeTrigger(Trigger[IN, W]):
     """Fires when the clock passes the end of the window."""
 
-    def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerTools) -> TriggerResult:
+    def on_element(
+        self, element: IN, timestamp: int, window: W, ctx: TriggerTools
+    ) -> TriggerResult:
         ctx.register_processing_time_timer(window.max_timestamp())
         return CONTINUE
 
@@ -157,7 +160,7 @@ class ProcessingTimeTrigger(Trigger[T, W]):
         return ProcessingTimeTrigger()
 
 
-class CountTrigger(Trigger[T, W]):
+class CountTrigger(Trigger[IN, W]):
     """Fires when so many records have come since it last fired. It drops nothing."""
 
     def __init__(self, window_size: int) -> None:
@@ -168,7 +171,9 @@ class CountTrigger(Trigger[T, W]):
         self._size = window_size
         self._count = ReducingStateDescriptor("trigger-count", add)
 
-    def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerTools) -> TriggerResult:
+    def on_element(
+        self, element: IN, timestamp: int, window: W, ctx: TriggerTools
+    ) -> TriggerResult:
         count = ctx.get_partitioned_state(self._count)
         count.add(1)
         if count.get() < self._size:
@@ -196,15 +201,17 @@ class CountTrigger(Trigger[T, W]):
         return CountTrigger(window_size)
 
 
-class PurgingTrigger(Trigger[T, W]):
+class PurgingTrigger(Trigger[IN, W]):
     """Fires when another trigger does, and drops the contents then."""
 
-    def __init__(self, nested_trigger: Trigger[T, W]) -> None:
+    def __init__(self, nested_trigger: Trigger[IN, W]) -> None:
         if not isinstance(nested_trigger, Trigger):
             raise PlanInvalid(f"PurgingTrigger was given {nested_trigger!r}; give a Trigger")
         self.nested_trigger = nested_trigger
 
-    def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerTools) -> TriggerResult:
+    def on_element(
+        self, element: IN, timestamp: int, window: W, ctx: TriggerTools
+    ) -> TriggerResult:
         return _purging(self.nested_trigger.on_element(element, timestamp, window, ctx))
 
     def on_processing_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
@@ -223,11 +230,11 @@ class PurgingTrigger(Trigger[T, W]):
         self.nested_trigger.clear(window, ctx)
 
     @staticmethod
-    def of(nested_trigger: Trigger[T, W]) -> "PurgingTrigger[T, W]":
+    def of(nested_trigger: Trigger[IN, W]) -> "PurgingTrigger[IN, W]":
         return PurgingTrigger(nested_trigger)
 
 
-class _Continuous(Trigger[T, W]):
+class _Continuous(Trigger[IN, W]):
     """Fires at intervals; the next time is remembered for each window."""
 
     def __init__(self, interval: int) -> None:
@@ -276,10 +283,12 @@ class _Continuous(Trigger[T, W]):
     def _delete_timer(self, time: int, ctx: TriggerTools) -> None: ...
 
 
-class ContinuousEventTimeTrigger(_Continuous[T, W]):
+class ContinuousEventTimeTrigger(_Continuous[IN, W]):
     """Fires each time the watermark passes another interval, and at the end of the window."""
 
-    def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerTools) -> TriggerResult:
+    def on_element(
+        self, element: IN, timestamp: int, window: W, ctx: TriggerTools
+    ) -> TriggerResult:
         last_ms = window.max_timestamp()
         if last_ms <= ctx.get_current_watermark():
             return FIRE
@@ -316,10 +325,12 @@ class ContinuousEventTimeTrigger(_Continuous[T, W]):
         ctx.delete_event_time_timer(time)
 
 
-class ContinuousProcessingTimeTrigger(_Continuous[T, W]):
+class ContinuousProcessingTimeTrigger(_Continuous[IN, W]):
     """Fires each time the clock passes another interval, as long as records have come."""
 
-    def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerTools) -> TriggerResult:
+    def on_element(
+        self, element: IN, timestamp: int, window: W, ctx: TriggerTools
+    ) -> TriggerResult:
         self._begin(ctx.get_current_processing_time(), window, ctx)
         return CONTINUE
 
@@ -344,10 +355,12 @@ class ContinuousProcessingTimeTrigger(_Continuous[T, W]):
         ctx.delete_processing_time_timer(time)
 
 
-class NeverTrigger(Trigger[T, W]):
+class NeverTrigger(Trigger[IN, W]):
     """Never fires: what a global window has unless another trigger is given."""
 
-    def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerTools) -> TriggerResult:
+    def on_element(
+        self, element: IN, timestamp: int, window: W, ctx: TriggerTools
+    ) -> TriggerResult:
         return CONTINUE
 
     def on_processing_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:

@@ -6,14 +6,11 @@ records; the others see the contents of the window when it fires. Window joins h
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol
 
 from headgate.functions.context import KeyedStateStore
-from headgate.functions.function import IN, IN1, IN2, KEY, OUT, Function
-
-ACC = TypeVar("ACC")
-W = TypeVar("W")
-W2 = TypeVar("W2", covariant=True)
+from headgate.functions.function import Function, Tagged
+from headgate.functions.type_variables import ACC, IN, IN1, IN2, KEY, OUT, W2, WINDOW
 
 
 class AggregateFunction(Function, Generic[IN, ACC, OUT]):
@@ -54,19 +51,19 @@ class AggregateFunction(Function, Generic[IN, ACC, OUT]):
         )
 
 
-class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
+class WindowFunction(Function, Generic[IN, OUT, KEY, WINDOW]):
     """Called with the contents of a window of one key."""
 
     @abstractmethod
-    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+    def apply(self, key: KEY, window: WINDOW, inputs: Iterable[IN]) -> Iterable[OUT]:
         """The results: return a list, or yield them."""
 
 
-class AllWindowFunction(Function, Generic[IN, OUT, W]):
+class AllWindowFunction(Function, Generic[IN, OUT, WINDOW]):
     """Called with the contents of a window of a stream without keys."""
 
     @abstractmethod
-    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+    def apply(self, window: WINDOW, inputs: Iterable[IN]) -> Iterable[OUT]:
         """The results: return a list, or yield them."""
 
 
@@ -89,7 +86,7 @@ class WindowContext(Protocol[W2]):
         """State of this key, the same in all its windows."""
 
 
-class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
+class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, WINDOW]):
     """Called with the contents of a window of one key, and a context."""
 
     class Context(WindowContext[W2], Protocol[W2]):
@@ -97,15 +94,15 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
 
     @abstractmethod
     def process(
-        self, key: KEY, context: "ProcessWindowFunction.Context[W]", elements: Iterable[IN]
-    ) -> Iterable[OUT]:
+        self, key: KEY, context: "ProcessWindowFunction.Context[WINDOW]", elements: Iterable[IN]
+    ) -> Iterable[OUT | Tagged]:
         """Yield records, or ``(tag, record)`` for a side output."""
 
-    def clear(self, context: "ProcessWindowFunction.Context[W]") -> None:
+    def clear(self, context: "ProcessWindowFunction.Context[WINDOW]") -> None:
         """The window is over: clear the state that belongs to it."""
 
 
-class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
+class ProcessAllWindowFunction(Function, Generic[IN, OUT, WINDOW]):
     """The same for a stream without keys."""
 
     class Context(WindowContext[W2], Protocol[W2]):
@@ -113,11 +110,11 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
 
     @abstractmethod
     def process(
-        self, context: "ProcessAllWindowFunction.Context[W]", elements: Iterable[IN]
-    ) -> Iterable[OUT]:
+        self, context: "ProcessAllWindowFunction.Context[WINDOW]", elements: Iterable[IN]
+    ) -> Iterable[OUT | Tagged]:
         """Yield records, or ``(tag, record)`` for a side output."""
 
-    def clear(self, context: "ProcessAllWindowFunction.Context[W]") -> None:
+    def clear(self, context: "ProcessAllWindowFunction.Context[WINDOW]") -> None:
         """The window is over: clear the state that belongs to it."""
 
 

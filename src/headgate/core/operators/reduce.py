@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from operator import length_hint
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from headgate.base.elements import Bundle, Key, Record
 from headgate.base.fields import RecordFields, Same
@@ -39,7 +39,7 @@ from headgate.core.state.memory_states import PlainValue
 from headgate.core.state.migration import settle
 from headgate.core.state.snapshot import NONE
 from headgate.core.state.tables import Entries
-from headgate.functions.state import ReducingStateDescriptor, ValueState
+from headgate.functions.state import ReducingStateDescriptor, TypeOf, ValueState
 
 Aggregation = Literal["sum", "min", "max", "min_by", "max_by"]
 _ABSENT: Final = object()
@@ -138,7 +138,8 @@ class ReduceOperator(StatefulOperator):
             if self._function.opens:
                 self._values = ValuesAtCursor(cursor, PlainValue(self._finals, cursor))
             return
-        noted = ReducingStateDescriptor(_RESULTS.name, self._function.call, context.record_type)
+        declared = cast("TypeOf[Record] | None", context.record_type)
+        noted = ReducingStateDescriptor(_RESULTS.name, self._function.call, declared)
         settle(backend, keyed.shapes, noted, _RESULTS, context.now_ms)
         spaces = None if self._function.opens else backend.direct(_RESULTS)
         if spaces is None:
