@@ -7,9 +7,11 @@ TypeError; fields of rows and tuples, elements of lists and values of maps may b
 keys of maps may not.
 """
 
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from decimal import Decimal
+from typing import Any, ClassVar, Generic
 
 from headgate.api.row import Row, RowKind, make_row, names_of, rows_with, values_of
 from headgate.api.types.basic_types import BASICS, EXACT, RARE, BasicType, round_floats
@@ -35,13 +37,15 @@ from headgate.api.types.wires import (
 from headgate.base.elements import Record, Serializer
 from headgate.base.errors import PlanInvalid
 from headgate.base.state_shapes import MAP, PICKLED, ROW, TUPLE, TypeShape
+from headgate.functions.time import Instant
+from headgate.functions.type_variables import MK, T, V
 
 
 @dataclass(frozen=True, slots=True)
-class TypeInformation:
+class TypeInformation(Generic[T]):
     """What a stream's records are. Made by ``Types``."""
 
-    def coerced(self, value: Record) -> Record:
+    def coerced(self, value: Record) -> T:
         """The value as this type has it; raises TypeError if it does not fit."""
         try:
             return self.convert(value)
@@ -69,7 +73,7 @@ class TypeInformation:
 
         return held
 
-    def unrounded(self) -> "TypeInformation":
+    def unrounded(self) -> "TypeInformation[T]":
         """The type with a FLOAT that keeps all digits in place of each FLOAT."""
         return self
 
@@ -78,9 +82,9 @@ class TypeInformation:
         wire = self.wire()
         return None if wire is None else TypedSerializer(self)
 
-    def convert(self, value: Record) -> Record:
+    def convert(self, value: Record) -> T:
         """As ``coerced``, but raises Mismatch."""
-        return value
+        return value  # type: ignore[no-any-return] # any object is what it is
 
     def wire(self) -> WireType | None:
         """The type in msgspec's words; None: it has none, values are pickled."""
@@ -112,7 +116,7 @@ class TypeInformation:
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class BasicTypeInfo(TypeInformation):
+class BasicTypeInfo(TypeInformation[T]):
     """A single value: number, text, date."""
 
     name: str
@@ -121,10 +125,10 @@ class BasicTypeInfo(TypeInformation):
         name = basic_type.name if isinstance(basic_type, BasicType) else basic_type
         object.__setattr__(self, "name", name)
 
-    def convert(self, value: Record) -> Record:
+    def convert(self, value: Record) -> T:
         basic = BASICS[self.name]
         try:
-            return basic.convert(value)
+            return basic.convert(value)  # type: ignore[no-any-return] # of the class of its name
         except OverflowError:
             raise Mismatch(f"{basic.wants} is needed, this is out of range", value) from None
         except (TypeError, ValueError):
@@ -144,7 +148,7 @@ class BasicTypeInfo(TypeInformation):
     def shape(self) -> TypeShape:
         return TypeShape(self.name)
 
-    def unrounded(self) -> TypeInformation:
+    def unrounded(self) -> TypeInformation[T]:
         return UnroundedFloat("FLOAT") if self.name == "FLOAT" else self
 
     @property
@@ -159,7 +163,7 @@ class BasicTypeInfo(TypeInformation):
         return f"Types.{self.name}()"
 
 
-class UnroundedFloat(BasicTypeInfo):
+class UnroundedFloat(BasicTypeInfo[Any]):
     """A FLOAT in state: it fits into 32 bits and keeps all its digits."""
 
     __slots__ = ()
@@ -169,8 +173,8 @@ class UnroundedFloat(BasicTypeInfo):
         return float(value)
 
 
-def _maker(name: str) -> "staticmethod[[], TypeInformation]":
-    def make() -> TypeInformation:
+def _maker(name: str) -> "staticmethod[[], TypeInformation[Any]]":
+    def make() -> TypeInformation[Any]:
         return BasicTypeInfo(name)
 
     make.__name__ = make.__qualname__ = name
@@ -181,7 +185,7 @@ for _basic in BasicType:
     setattr(BasicTypeInfo, f"{_basic.name}_TYPE_INFO", _maker(_basic.name))
 
 
-class DateTypeInfo(BasicTypeInfo):
+class DateTypeInfo(BasicTypeInfo[datetime.date]):
     """``datetime.date``."""
 
     __slots__ = ()
@@ -190,7 +194,7 @@ class DateTypeInfo(BasicTypeInfo):
         super().__init__("SQL_DATE")
 
 
-class TimeTypeInfo(BasicTypeInfo):
+class TimeTypeInfo(BasicTypeInfo[datetime.time]):
     """``datetime.time``."""
 
     __slots__ = ()
@@ -199,7 +203,7 @@ class TimeTypeInfo(BasicTypeInfo):
         super().__init__("SQL_TIME")
 
 
-class TimestampTypeInfo(BasicTypeInfo):
+class TimestampTypeInfo(BasicTypeInfo[datetime.datetime]):
     """``datetime.datetime``."""
 
     __slots__ = ()
@@ -212,20 +216,20 @@ class SqlTimeTypeInfo:
     """Makes the types of dates and times."""
 
     @staticmethod
-    def DATE() -> TypeInformation:  # noqa: N802 - the names that PyFlink has given
+    def DATE() -> TypeInformation[datetime.date]:  # noqa: N802 - the names that PyFlink has given
         return DateTypeInfo()
 
     @staticmethod
-    def TIME() -> TypeInformation:  # noqa: N802
+    def TIME() -> TypeInformation[datetime.time]:  # noqa: N802
         return TimeTypeInfo()
 
     @staticmethod
-    def TIMESTAMP() -> TypeInformation:  # noqa: N802
+    def TIMESTAMP() -> TypeInformation[datetime.datetime]:  # noqa: N802
         return TimestampTypeInfo()
 
 
 @dataclass(frozen=True, slots=True)
-class PickledBytesTypeInfo(TypeInformation):
+class PickledBytesTypeInfo(TypeInformation[Any]):
     """Any Python object, None too; what a stream has that declares nothing."""
 
     def coercer(self) -> Coercer:
@@ -243,7 +247,7 @@ class PickledBytesTypeInfo(TypeInformation):
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class RowTypeInfo(TypeInformation):
+class RowTypeInfo(TypeInformation[Row]):
     """Rows with these types and names; without names they are called f0, f1 and so on."""
 
     field_names: tuple[str, ...]
@@ -305,7 +309,7 @@ class RowTypeInfo(TypeInformation):
     def shape(self) -> TypeShape:
         return TypeShape(ROW, tuple(kind.shape() for kind in self.field_types), self.field_names)
 
-    def unrounded(self) -> TypeInformation:
+    def unrounded(self) -> TypeInformation[Row]:
         types = _unrounded(self.field_types)
         return self if types == self.field_types else RowTypeInfo(types, self._names)
 
@@ -321,7 +325,7 @@ class RowTypeInfo(TypeInformation):
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class TupleTypeInfo(TypeInformation):
+class TupleTypeInfo(TypeInformation[tuple[Any, ...]]):
     """Tuples with these types."""
 
     field_types: tuple[TypeInformation, ...]
@@ -347,7 +351,7 @@ class TupleTypeInfo(TypeInformation):
     def shape(self) -> TypeShape:
         return TypeShape(TUPLE, tuple(kind.shape() for kind in self.field_types))
 
-    def unrounded(self) -> TypeInformation:
+    def unrounded(self) -> TypeInformation[tuple[Any, ...]]:
         types = _unrounded(self.field_types)
         return self if types == self.field_types else TupleTypeInfo(types)
 
@@ -360,7 +364,7 @@ class TupleTypeInfo(TypeInformation):
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class ElementsTypeInfo(TypeInformation):
+class ElementsTypeInfo(TypeInformation[Any]):
     """Base of lists and arrays. A primitive array of BYTE is ``bytes``."""
 
     element_type: TypeInformation
@@ -454,7 +458,7 @@ class ObjectArrayTypeInfo(ElementsTypeInfo):
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class MapTypeInfo(TypeInformation):
+class MapTypeInfo(TypeInformation[dict[Any, Any]]):
     """Dictionaries."""
 
     key_type: TypeInformation
@@ -485,7 +489,7 @@ class MapTypeInfo(TypeInformation):
     def shape(self) -> TypeShape:
         return TypeShape(MAP, (self.key_type.shape(), self.value_type.shape()))
 
-    def unrounded(self) -> TypeInformation:
+    def unrounded(self) -> TypeInformation[dict[Any, Any]]:
         value = self.value_type.unrounded()
         return self if value == self.value_type else MapTypeInfo(self.key_type, value)
 
@@ -563,34 +567,34 @@ def _row_reviver(names: list[str], to_lists: Coercer | None) -> Coercer:
 class Types:
     """Makes types. ``Types.ROW([Types.STRING(), Types.INT()])`` names its fields f0, f1."""
 
-    STRING = _maker("STRING")
-    BYTE = _maker("BYTE")
-    BOOLEAN = _maker("BOOLEAN")
-    SHORT = _maker("SHORT")
-    INT = _maker("INT")
-    LONG = _maker("LONG")
-    FLOAT = _maker("FLOAT")
+    STRING: "staticmethod[[], TypeInformation[str]]" = _maker("STRING")
+    BYTE: "staticmethod[[], TypeInformation[int]]" = _maker("BYTE")
+    BOOLEAN: "staticmethod[[], TypeInformation[bool]]" = _maker("BOOLEAN")
+    SHORT: "staticmethod[[], TypeInformation[int]]" = _maker("SHORT")
+    INT: "staticmethod[[], TypeInformation[int]]" = _maker("INT")
+    LONG: "staticmethod[[], TypeInformation[int]]" = _maker("LONG")
+    FLOAT: "staticmethod[[], TypeInformation[float]]" = _maker("FLOAT")
     """32 bits; a Python float is a DOUBLE."""
-    DOUBLE = _maker("DOUBLE")
-    CHAR = _maker("CHAR")
-    BIG_INT = _maker("BIG_INT")
-    BIG_DEC = _maker("BIG_DEC")
-    INSTANT = _maker("INSTANT")
+    DOUBLE: "staticmethod[[], TypeInformation[float]]" = _maker("DOUBLE")
+    CHAR: "staticmethod[[], TypeInformation[str]]" = _maker("CHAR")
+    BIG_INT: "staticmethod[[], TypeInformation[int]]" = _maker("BIG_INT")
+    BIG_DEC: "staticmethod[[], TypeInformation[Decimal]]" = _maker("BIG_DEC")
+    INSTANT: "staticmethod[[], TypeInformation[Instant]]" = _maker("INSTANT")
 
     @staticmethod
-    def SQL_DATE() -> TypeInformation:  # noqa: N802
+    def SQL_DATE() -> TypeInformation[datetime.date]:  # noqa: N802
         return SqlTimeTypeInfo.DATE()
 
     @staticmethod
-    def SQL_TIME() -> TypeInformation:  # noqa: N802
+    def SQL_TIME() -> TypeInformation[datetime.time]:  # noqa: N802
         return SqlTimeTypeInfo.TIME()
 
     @staticmethod
-    def SQL_TIMESTAMP() -> TypeInformation:  # noqa: N802
+    def SQL_TIMESTAMP() -> TypeInformation[datetime.datetime]:  # noqa: N802
         return SqlTimeTypeInfo.TIMESTAMP()
 
     @staticmethod
-    def PICKLED_BYTE_ARRAY() -> TypeInformation:  # noqa: N802
+    def PICKLED_BYTE_ARRAY() -> TypeInformation[Any]:  # noqa: N802
         return PickledBytesTypeInfo()
 
     @staticmethod
@@ -613,25 +617,25 @@ class Types:
         return TupleTypeInfo(_types("TUPLE", field_types))
 
     @staticmethod
-    def PRIMITIVE_ARRAY(element_type: TypeInformation) -> TypeInformation:  # noqa: N802
+    def PRIMITIVE_ARRAY(element_type: TypeInformation) -> TypeInformation[Any]:  # noqa: N802
         return PrimitiveArrayTypeInfo(*_types("PRIMITIVE_ARRAY", [element_type]))
 
     @staticmethod
-    def BASIC_ARRAY(element_type: TypeInformation) -> TypeInformation:  # noqa: N802
+    def BASIC_ARRAY(element_type: TypeInformation[V]) -> TypeInformation[list[V]]:  # noqa: N802
         return BasicArrayTypeInfo(*_types("BASIC_ARRAY", [element_type]))
 
     @staticmethod
-    def OBJECT_ARRAY(element_type: TypeInformation) -> TypeInformation:  # noqa: N802
+    def OBJECT_ARRAY(element_type: TypeInformation[V]) -> TypeInformation[list[V]]:  # noqa: N802
         return ObjectArrayTypeInfo(*_types("OBJECT_ARRAY", [element_type]))
 
     @staticmethod
     def MAP(  # noqa: N802
-        key_type_info: TypeInformation, value_type_info: TypeInformation
-    ) -> TypeInformation:
+        key_type_info: TypeInformation[MK], value_type_info: TypeInformation[V]
+    ) -> TypeInformation[dict[MK, V]]:
         return MapTypeInfo(*_types("MAP", [key_type_info, value_type_info]))
 
     @staticmethod
-    def LIST(element_type_info: TypeInformation) -> TypeInformation:  # noqa: N802
+    def LIST(element_type_info: TypeInformation[V]) -> TypeInformation[list[V]]:  # noqa: N802
         return ListTypeInfo(*_types("LIST", [element_type_info]))
 
 

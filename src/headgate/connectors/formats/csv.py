@@ -141,7 +141,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         values = [
             read_value(kind, text, dialect) for kind, text in zip(kinds, rows[0], strict=True)
         ]
-        return self._type_info.coerced(values)  # type: ignore[no-any-return]
+        return self._type_info.coerced(values)
 
 
 class CsvRowSerializationSchema(SerializationSchema):

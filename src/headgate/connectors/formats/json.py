@@ -148,7 +148,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
     def deserialize(self, message: bytes) -> Row | None:
         try:
-            return self._type_info.coerced(_plain(self._decoder.decode(message)))  # type: ignore[no-any-return]
+            return self._type_info.coerced(_plain(self._decoder.decode(message)))
         except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
             if self._ignores:
                 return None
