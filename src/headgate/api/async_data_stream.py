@@ -20,7 +20,8 @@ from headgate.functions.async_functions import (
     NoRetryStrategy,
 )
 from headgate.functions.batch_functions import BatchAsyncFunction, Batching, CallCache, RateLimit
-from headgate.functions.time import Time, measured_ms
+from headgate.functions.time import Duration, Time, measured_ms
+from headgate.functions.type_variables import T, V
 
 DEFAULT_BATCHING: Final = Batching()
 
@@ -38,12 +39,12 @@ class AsyncDataStream:
 
     @staticmethod
     def unordered_wait(
-        data_stream: DataStream,
-        async_function: AsyncFunction[Any, Any],
-        timeout: Time,
+        data_stream: DataStream[T],
+        async_function: AsyncFunction[T, V],
+        timeout: Time | Duration,
         capacity: int = 100,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[V]:
         """Send results on as they come."""
         return AsyncDataStream.unordered_wait_with_retry(
             data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type
@@ -51,12 +52,12 @@ class AsyncDataStream:
 
     @staticmethod
     def ordered_wait(
-        data_stream: DataStream,
-        async_function: AsyncFunction[Any, Any],
-        timeout: Time,
+        data_stream: DataStream[T],
+        async_function: AsyncFunction[T, V],
+        timeout: Time | Duration,
         capacity: int = 100,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[V]:
         """Send results on in the order of their records."""
         return AsyncDataStream.ordered_wait_with_retry(
             data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type
@@ -64,43 +65,43 @@ class AsyncDataStream:
 
     @staticmethod
     def unordered_wait_with_retry(
-        data_stream: DataStream,
-        async_function: AsyncFunction[Any, Any],
-        timeout: Time,
-        async_retry_strategy: AsyncRetryStrategy[Any],
+        data_stream: DataStream[T],
+        async_function: AsyncFunction[T, V],
+        timeout: Time | Duration,
+        async_retry_strategy: AsyncRetryStrategy[V],
         capacity: int = 100,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[V]:
         """The same as ``unordered_wait``, with calls made again by the strategy."""
         wait = _AsyncWait("unordered_wait", timeout, async_retry_strategy, capacity)
         return wait.behind(data_stream, async_function, output_type)
 
     @staticmethod
     def ordered_wait_with_retry(
-        data_stream: DataStream,
-        async_function: AsyncFunction[Any, Any],
-        timeout: Time,
-        async_retry_strategy: AsyncRetryStrategy[Any],
+        data_stream: DataStream[T],
+        async_function: AsyncFunction[T, V],
+        timeout: Time | Duration,
+        async_retry_strategy: AsyncRetryStrategy[V],
         capacity: int = 100,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[V]:
         """The same as ``ordered_wait``, with calls made again by the strategy."""
         wait = _AsyncWait("ordered_wait", timeout, async_retry_strategy, capacity)
         return wait.behind(data_stream, async_function, output_type)
 
     @staticmethod
     def unordered_wait_batch(
-        data_stream: DataStream,
-        async_function: BatchAsyncFunction[Any, Any],
-        timeout: Time,
+        data_stream: DataStream[T],
+        async_function: BatchAsyncFunction[T, V],
+        timeout: Time | Duration,
         batching: Batching = DEFAULT_BATCHING,
         capacity: int = 1000,
         output_type: TypeInformation | None = None,
         *,
         rate_limit: RateLimit | None = None,
-        async_retry_strategy: AsyncRetryStrategy[Any] = NO_RETRY_STRATEGY,
+        async_retry_strategy: AsyncRetryStrategy[V] = NO_RETRY_STRATEGY,
         cache: CallCache | None = None,
-    ) -> DataStream:
+    ) -> DataStream[V]:
         """Call a function for batches of records, and send results on as they come.
 
         ::
@@ -122,17 +123,17 @@ class AsyncDataStream:
 
     @staticmethod
     def ordered_wait_batch(
-        data_stream: DataStream,
-        async_function: BatchAsyncFunction[Any, Any],
-        timeout: Time,
+        data_stream: DataStream[T],
+        async_function: BatchAsyncFunction[T, V],
+        timeout: Time | Duration,
         batching: Batching = DEFAULT_BATCHING,
         capacity: int = 1000,
         output_type: TypeInformation | None = None,
         *,
         rate_limit: RateLimit | None = None,
-        async_retry_strategy: AsyncRetryStrategy[Any] = NO_RETRY_STRATEGY,
+        async_retry_strategy: AsyncRetryStrategy[V] = NO_RETRY_STRATEGY,
         cache: CallCache | None = None,
-    ) -> DataStream:
+    ) -> DataStream[V]:
         """The same as ``unordered_wait_batch``, with results in the order of their records."""
         wait = _AsyncWait("ordered_wait_batch", timeout, async_retry_strategy, capacity)
         settings = BatchSettings(batching, rate_limit, cache)

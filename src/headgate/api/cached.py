@@ -30,16 +30,17 @@ from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext
 from headgate.functions.function import ProcessFunction
 from headgate.functions.source import Source, SplitLag, SplitReader
+from headgate.functions.type_variables import T
 from headgate.plan.stream_graph import NodeKind
 
 Kept: TypeAlias = list[tuple[Record, int]]
 """Records with their timestamps."""
 
 
-class CachedDataStream(DataStream):
+class CachedDataStream(DataStream[T]):
     """Made by ``cache``; everything that a stream can do starts from what was kept."""
 
-    def __init__(self, stream: DataStream) -> None:
+    def __init__(self, stream: DataStream[T]) -> None:
         draft, transformations = (
             stream._draft,
             upstream(origin.transformation for origin in stream._origins),

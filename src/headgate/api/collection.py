@@ -8,33 +8,34 @@ from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitLag, SplitReader
+from headgate.functions.type_variables import V
 
 
 @dataclass(frozen=True)
-class CollectionSource(Source):
+class CollectionSource(Source[V]):
     """Holds the records themselves; they travel with the job."""
 
     untimed = True
     finds_more = False
 
-    records: list[Record]
+    records: list[V]
 
     def splits(self, parallelism: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: object, position: object, context: ConnectorContext) -> SplitReader:
+    def open(self, split: object, position: object, context: ConnectorContext) -> SplitReader[V]:
         assert position is None or isinstance(position, int), position
         return CollectionReader(self.records, position or 0)
 
 
-class CollectionReader(SplitReader):
+class CollectionReader(SplitReader[V]):
     """The position is the index of the next record."""
 
-    def __init__(self, records: list[Record], first: int) -> None:
+    def __init__(self, records: list[V], first: int) -> None:
         self._records = records
         self._next = first
 
-    def poll(self, limit: int) -> list[Record] | None:
+    def poll(self, limit: int) -> list[V] | None:
         if self._next >= len(self._records):
             return None
         records = self._records[self._next : self._next + limit]

@@ -17,6 +17,7 @@ from pyarrow import compute
 from headgate.api.datastream import DataStream
 from headgate.api.draft import Factory, Transformation, TranslationContext
 from headgate.api.operator_settings import OperatorSettings
+from headgate.api.row import Row
 from headgate.api.runtime import runtime
 from headgate.api.sinks import CloseableIterator, DataStreamSink
 from headgate.api.types.types import TypeInformation, Types
@@ -276,7 +277,7 @@ class ColumnStream(OperatorSettings):
         is_letters = policy is not None and policy.tag == output_tag.tag_id
         return stream if is_letters else ColumnStream(stream, None)
 
-    def to_records(self) -> DataStream:
+    def to_records(self) -> DataStream[Row]:
         """The rows as records, ``Row`` with the names of the columns."""
         make = runtime().row_maker()
         factory = partial(RecordsOperator, make, self._time)
@@ -285,7 +286,7 @@ class ColumnStream(OperatorSettings):
         transformation.assigns_times = self._time is not None  # else event-time windows are refused
         return stream
 
-    def to_dataframe(self, schema: object = None, job_name: str | None = None) -> object:
+    def to_dataframe(self, schema: object = None, job_name: str | None = None) -> Any:
         """A lazy Spark DataFrame of the batches; see ``DataStream.to_dataframe``.
 
         Without a schema it has the columns of the stream.
@@ -308,7 +309,7 @@ class ColumnStream(OperatorSettings):
         """Print each row."""
         return self.to_records().print(sink_identifier)
 
-    def execute_and_collect(self, job_execution_name: str | None = None) -> CloseableIterator:
+    def execute_and_collect(self, job_execution_name: str | None = None) -> CloseableIterator[Row]:
         """Run the program and bring the rows here as records; see ``DataStream``."""
         return self.to_records().execute_and_collect(job_execution_name)
 

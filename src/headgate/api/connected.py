@@ -5,7 +5,7 @@ One of them may be a broadcast stream, which every task gets and remembers.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Generic
 
 from headgate.api.checks import check_object, check_type, key_function
 from headgate.api.datastream import BroadcastStream, DataStream
@@ -42,9 +42,10 @@ from headgate.functions.function import (
     KeyedCoProcessFunction,
     KeySelector,
 )
+from headgate.functions.type_variables import T, U, V
 
 
-class ConnectedStreams:
+class ConnectedStreams(Generic[T, U]):
     """Made by ``connect``; it has keys if both streams have.
 
     ::
@@ -52,16 +53,16 @@ class ConnectedStreams:
         orders.connect(rates).key_by(lambda o: o.currency, lambda r: r.currency).process(Join())
     """
 
-    def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
+    def __init__(self, stream1: DataStream[T], stream2: DataStream[U]) -> None:
         self.stream1 = stream1
         self.stream2 = stream2
 
     def key_by(
         self,
-        key_selector1: Callable[[Any], Any] | KeySelector[Any, Any],
-        key_selector2: Callable[[Any], Any] | KeySelector[Any, Any],
+        key_selector1: Callable[[T], object] | KeySelector[T, object],
+        key_selector2: Callable[[U], object] | KeySelector[U, object],
         key_type: TypeInformation | None = None,
-    ) -> "ConnectedStreams":
+    ) -> "ConnectedStreams[T, U]":
         """Equal keys of both streams to the same task; keys that they had are replaced."""
         first = key_function(key_selector1, "key_by")
         second = key_function(key_selector2, "key_by")
@@ -72,15 +73,15 @@ class ConnectedStreams:
         )
 
     def map(
-        self, func: CoMapFunction[Any, Any, Any], output_type: TypeInformation | None = None
-    ) -> DataStream:
+        self, func: CoMapFunction[T, U, V], output_type: TypeInformation | None = None
+    ) -> DataStream[V]:
         """``map1`` for records of the first stream, ``map2`` for those of the second."""
         check_object(func, "map", ("map1", "map2"), CoMapFunction)
         return self._transform("Co-Map", self._with_state(CoMapOperator, func), func, output_type)
 
     def flat_map(
-        self, func: CoFlatMapFunction[Any, Any, Any], output_type: TypeInformation | None = None
-    ) -> DataStream:
+        self, func: CoFlatMapFunction[T, U, V], output_type: TypeInformation | None = None
+    ) -> DataStream[V]:
         """``flat_map1`` for records of the first stream, ``flat_map2`` for those of the second."""
         check_object(func, "flat_map", ("flat_map1", "flat_map2"), CoFlatMapFunction)
         translate = self._with_state(CoFlatMapOperator, func)
@@ -88,9 +89,9 @@ class ConnectedStreams:
 
     def process(
         self,
-        func: CoProcessFunction[Any, Any, Any] | KeyedCoProcessFunction[Any, Any, Any, Any],
+        func: CoProcessFunction[T, U, V] | KeyedCoProcessFunction[Any, T, U, V],
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[V]:
         """``process_element1`` and ``process_element2``, with a context and side outputs."""
         check_object(func, "process", ("process_element1", "process_element2"), CoProcessFunction)
         first, second = self.stream1, self.stream2
@@ -126,19 +127,18 @@ class ConnectedStreams:
         return fixed(partial(operator, func))
 
 
-class BroadcastConnectedStream:
+class BroadcastConnectedStream(Generic[T, U]):
     """Made by ``connect`` with a broadcast stream; it has keys if the other stream has."""
 
-    def __init__(self, stream: DataStream, broadcast_stream: BroadcastStream) -> None:
+    def __init__(self, stream: DataStream[T], broadcast_stream: BroadcastStream[U]) -> None:
         self.non_broadcast_stream = stream
         self.broadcast_stream = broadcast_stream
 
     def process(
         self,
-        func: BroadcastProcessFunction[Any, Any, Any]
-        | KeyedBroadcastProcessFunction[Any, Any, Any, Any],
+        func: BroadcastProcessFunction[T, U, V] | KeyedBroadcastProcessFunction[Any, T, U, V],
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[V]:
         """``process_element`` for first stream, ``process_broadcast_element`` for the broadcast."""
         stream = self.non_broadcast_stream
         keyed = isinstance(stream, KeyedStream)
@@ -166,7 +166,7 @@ def _broadcast_operator(func: object, context: TranslationContext) -> Factory:
     return partial(BroadcastProcessOperator, func, None, context.batch)
 
 
-def _unkeyed(stream: DataStream) -> DataStream:
+def _unkeyed(stream: DataStream[T]) -> DataStream[T]:
     return stream.original if isinstance(stream, KeyedStream) else stream
 
 

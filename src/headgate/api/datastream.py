@@ -8,7 +8,7 @@ environment executes.
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, overload
 
 from headgate.api.checks import (
     check_function,
@@ -41,7 +41,7 @@ from headgate.api.sinks import CloseableIterator, DataStreamSink, sink_operator
 from headgate.api.types.types import TupleTypeInfo, TypeInformation, Types
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.spec import Selector
+from headgate.core.chain.operator import Operator
 from headgate.core.chain.watermarks import time_plan
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.process import ProcessOperator
@@ -51,6 +51,7 @@ from headgate.functions.assigners import count_assigner
 from headgate.functions.function import (
     FilterFunction,
     FlatMapFunction,
+    FlatMaps,
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
@@ -61,12 +62,13 @@ from headgate.functions.function import (
 )
 from headgate.functions.sink import Sink
 from headgate.functions.state import MapStateDescriptor
+from headgate.functions.type_variables import T, V, W
 from headgate.functions.watermarks import WatermarkStrategy, check_strategy
 from headgate.plan import ship_strategies
 from headgate.plan.stream_graph import NodeKind, ShipStrategy
 
 
-class BroadcastStream:
+class BroadcastStream(Generic[T]):
     """Made by ``broadcast(descriptor)``; give it to ``connect`` of another stream.
 
     ::
@@ -76,7 +78,7 @@ class BroadcastStream:
     """
 
     def __init__(
-        self, input_stream: "DataStream", descriptors: tuple[MapStateDescriptor, ...]
+        self, input_stream: "DataStream[T]", descriptors: tuple[MapStateDescriptor, ...]
     ) -> None:
         for descriptor in descriptors:
             if not isinstance(descriptor, MapStateDescriptor):
@@ -97,9 +99,10 @@ if TYPE_CHECKING:
     from headgate.api.keyed import KeyedStream
     from headgate.api.windowed import AllWindowedStream
     from headgate.functions.assigners import WindowAssigner
+    from headgate.functions.window import CountWindow
 
 
-class DataStream(OperatorSettings):
+class DataStream(OperatorSettings, Generic[T]):
     """A stream of records; made by an environment and by the methods of other streams."""
 
     def __init__(
@@ -109,34 +112,57 @@ class DataStream(OperatorSettings):
         self._origins = tuple(origins)
         self._type = type_info
 
+    @overload
     def map(
-        self,
-        func: Callable[[Any], Any] | MapFunction[Any, Any],
-        output_type: TypeInformation | None = None,
-    ) -> "DataStream":
-        """One record out for each record in: ``stream.map(lambda x: x + 1)``."""
-        check_function(func, "map", MapFunction)
-        return self._transform("Map", partial(MapOperator, func), "map function", func, output_type)
+        self, func: Callable[[T], V] | MapFunction[T, V], output_type: None = None
+    ) -> "DataStream[V]": ...
 
+    @overload
+    def map(
+        self, func: Callable[[T], object] | MapFunction[T, object], output_type: TypeInformation[V]
+    ) -> "DataStream[V]": ...
+
+    def map(self, func: Any, output_type: TypeInformation | None = None) -> "DataStream":
+        """One record out for each record in: ``stream.map(lambda x: x + 1)``.
+
+        On a keyed stream a MapFunction may have keyed state, which it asks for in ``open``.
+        """
+        check_function(func, "map", MapFunction)
+        return self._each("Map", MapOperator, "map", func, output_type)
+
+    @overload
     def flat_map(
         self,
-        func: Callable[[Any], Iterable[Any]] | FlatMapFunction[Any, Any],
-        output_type: TypeInformation | None = None,
-    ) -> "DataStream":
+        func: Callable[[T], Iterable[V]] | FlatMaps[T, V],
+        output_type: None = None,
+    ) -> "DataStream[V]": ...
+
+    @overload
+    def flat_map(
+        self,
+        func: Callable[[T], Iterable[object]] | FlatMaps[T, object],
+        output_type: TypeInformation[V],
+    ) -> "DataStream[V]": ...
+
+    def flat_map(self, func: Any, output_type: TypeInformation | None = None) -> "DataStream":
         """Any number of records out for each record in: ``lines.flat_map(str.split)``."""
         check_function(func, "flat_map", FlatMapFunction)
-        factory = partial(FlatMapOperator, func)
-        return self._transform("Flat Map", factory, "flat map function", func, output_type)
+        return self._each("Flat Map", FlatMapOperator, "flat_map", func, output_type)
 
-    def filter(self, func: Callable[[Any], object] | FilterFunction[Any]) -> "DataStream":
+    @overload
+    def filter(self, func: Callable[[T], TypeGuard[V]]) -> "DataStream[V]": ...
+
+    @overload
+    def filter(self, func: Callable[[T], object] | FilterFunction[T]) -> "DataStream[T]": ...
+
+    def filter(self, func: Any) -> "DataStream":
         """Those records for which the function says yes: ``stream.filter(lambda x: x > 0)``."""
         check_function(func, "filter", FilterFunction)
-        factory = partial(FilterOperator, func)
-        stream = self._transform("Filter", factory, "filter function", func, self._type)
+        stream = self._each("Filter", FilterOperator, "filter", func, self._type)
         stream._origins[0].transformation.passes_on = True
         return stream
 
-    def project(self, *field_indexes: int) -> "DataStream":
+    def project(self, *field_indexes: int) -> "DataStream[tuple[Any, ...]]":
         """Some fields of each record, as a tuple: ``stream.project(2, 0)``."""
         if not field_indexes or not all(type(index) is int for index in field_indexes):
             raise PlanInvalid(
@@ -151,8 +177,8 @@ class DataStream(OperatorSettings):
         )
 
     def process(
-        self, func: ProcessFunction[Any, Any], output_type: TypeInformation | None = None
-    ) -> "DataStream":
+        self, func: ProcessFunction[T, V], output_type: TypeInformation | None = None
+    ) -> "DataStream[V]":
         """Call ``process_element(value, ctx)`` for each record; it may use side outputs."""
         check_object(func, "process", ("process_element",), ProcessFunction)
         if isinstance(func, KeyedProcessFunction):
@@ -166,7 +192,7 @@ class DataStream(OperatorSettings):
 
     def assign_timestamps_and_watermarks(
         self, watermark_strategy: WatermarkStrategy
-    ) -> "DataStream":
+    ) -> "DataStream[T]":
         """Give records their event time; watermarks from further up are not passed on."""
         strategy = check_strategy(watermark_strategy, "assign_timestamps_and_watermarks")
         if strategy.aligns:
@@ -189,16 +215,16 @@ class DataStream(OperatorSettings):
 
     def key_by(
         self,
-        key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
+        key_selector: Callable[[T], V] | KeySelector[T, V],
         key_type: TypeInformation | None = None,
-    ) -> "KeyedStream":
+    ) -> "KeyedStream[T, V]":
         """Records with equal keys to the same task: ``stream.key_by(lambda record: record[0])``."""
         key_of = key_function(key_selector, "key_by")
         from headgate.api.keyed import KeyedStream
 
         return KeyedStream(self, key_of, check_type(key_type, "key_by"))
 
-    def union(self, *streams: "DataStream") -> "DataStream":
+    def union(self, *streams: "DataStream[V]") -> "DataStream[T | V]":
         """The records of all these streams, in no given order between them."""
         origins, output_type = list(self._origins), self._type
         for stream in streams:
@@ -214,10 +240,10 @@ class DataStream(OperatorSettings):
         return DataStream(self._draft, origins, output_type)
 
     @overload
-    def connect(self, ds: "DataStream") -> "ConnectedStreams": ...
+    def connect(self, ds: "DataStream[V]") -> "ConnectedStreams[T, V]": ...
 
     @overload
-    def connect(self, ds: BroadcastStream) -> "BroadcastConnectedStream": ...
+    def connect(self, ds: BroadcastStream[V]) -> "BroadcastConnectedStream[T, V]": ...
 
     def connect(
         self, ds: "DataStream | BroadcastStream"
@@ -233,17 +259,19 @@ class DataStream(OperatorSettings):
 
         return ConnectedStreams(self, ds)
 
-    def window_all(self, window_assigner: "WindowAssigner[Any, Any]") -> "AllWindowedStream":
+    def window_all(self, window_assigner: "WindowAssigner[T, W]") -> "AllWindowedStream[T, W]":
         """All records that belong together in time, whatever their key: in one task."""
         from headgate.api.windowed import AllWindowedStream
 
         return AllWindowedStream(self, window_assigner)
 
-    def count_window_all(self, size: int, slide: int | None = None) -> "AllWindowedStream":
+    def count_window_all(
+        self, size: int, slide: int | None = None
+    ) -> "AllWindowedStream[T, CountWindow]":
         """Each ``size`` records, beginning every ``slide``; only full windows fire."""
         return self.window_all(count_assigner(size, slide))
 
-    def join(self, other_stream: "DataStream") -> "JoinedStreams":
+    def join(self, other_stream: "DataStream[V]") -> "JoinedStreams[T, V]":
         """Pairs of records of both streams that have the same key and the same window.
 
         ::
@@ -255,14 +283,14 @@ class DataStream(OperatorSettings):
 
         return JoinedStreams(self, other_stream)
 
-    def co_group(self, other_stream: "DataStream") -> "CoGroupedStreams":
+    def co_group(self, other_stream: "DataStream[V]") -> "CoGroupedStreams[T, V]":
         """All records of both streams that have the same key and the same window, in two lists."""
         self._check_neighbour(other_stream, "co_group")
         from headgate.api.joined import CoGroupedStreams
 
         return CoGroupedStreams(self, other_stream)
 
-    def split(self, selector: Selector) -> "SplitStream":
+    def split(self, selector: "Callable[[T], list[str]]") -> "SplitStream[T]":
         """Name the outputs for each record; ``select`` then takes those with a name.
 
         ::
@@ -284,7 +312,7 @@ class DataStream(OperatorSettings):
         origin.transformation.selectors = (selector,)
         return SplitStream(self._draft, origin, self._type)
 
-    def get_side_output(self, output_tag: OutputTag) -> "DataStream":
+    def get_side_output(self, output_tag: OutputTag[V]) -> "DataStream[V]":
         """The records that the operator yields as ``(output_tag, record)``."""
         if not isinstance(output_tag, OutputTag):
             raise PlanInvalid(
@@ -303,7 +331,7 @@ class DataStream(OperatorSettings):
             transformation.side_types[output_tag.tag_id] = output_type
         return DataStream(self._draft, [Origin(transformation, tag=output_tag.tag_id)], output_type)
 
-    def cache(self) -> "CachedDataStream":
+    def cache(self) -> "CachedDataStream[T]":
         """Compute the records once and keep them in the driver for all jobs that follow.
 
         ::
@@ -317,50 +345,50 @@ class DataStream(OperatorSettings):
 
         return CachedDataStream(self)
 
-    def rebalance(self) -> "DataStream":
+    def rebalance(self) -> "DataStream[T]":
         """Records to all tasks of the next operator in turn."""
         return self._shipped(ship_strategies.rebalance())
 
-    def rescale(self) -> "DataStream":
+    def rescale(self) -> "DataStream[T]":
         """In turn, but each task only to its own share of the next operator's tasks."""
         return self._shipped(ship_strategies.rescale())
 
-    def shuffle(self) -> "DataStream":
+    def shuffle(self) -> "DataStream[T]":
         """Each record to any task, by chance."""
         return self._shipped(ship_strategies.shuffle())
 
-    def forward(self) -> "DataStream":
+    def forward(self) -> "DataStream[T]":
         """Each task to the one with the same number; both operators need the same parallelism."""
         return self._shipped(ship_strategies.forward())
 
     @overload
-    def broadcast(self) -> "DataStream": ...
+    def broadcast(self) -> "DataStream[T]": ...
 
     @overload
     def broadcast(
         self, broadcast_state_descriptor: MapStateDescriptor, *others: MapStateDescriptor
-    ) -> BroadcastStream: ...
+    ) -> BroadcastStream[T]: ...
 
     def broadcast(
         self,
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *others: MapStateDescriptor,
-    ) -> "DataStream | BroadcastStream":
+    ) -> "DataStream[T] | BroadcastStream[T]":
         """Every record to every task; with descriptors, to be remembered there (``connect``)."""
         stream = self._shipped(ship_strategies.broadcast())
         if broadcast_state_descriptor is None:
             return stream
         return BroadcastStream(stream, (broadcast_state_descriptor, *others))
 
-    def global_(self) -> "DataStream":
+    def global_(self) -> "DataStream[T]":
         """Everything to the first task."""
         return self._shipped(ship_strategies.global_())
 
     def partition_custom(
         self,
-        partitioner: Callable[[Any, int], int] | Partitioner[Any],
-        key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
-    ) -> "DataStream":
+        partitioner: Callable[[V, int], int] | Partitioner[V],
+        key_selector: Callable[[T], V] | KeySelector[T, V],
+    ) -> "DataStream[T]":
         """The partitioner says which task gets the records of a key.
 
         ::
@@ -370,9 +398,7 @@ class DataStream(OperatorSettings):
         key_of = key_function(key_selector, "partition_custom")
         return self._shipped(ship_strategies.custom(partition_function(partitioner), key_of))
 
-    def add_sink(
-        self, sink_func: SinkFunction[Record] | Callable[[Record], object]
-    ) -> DataStreamSink:
+    def add_sink(self, sink_func: SinkFunction[T] | Callable[[T], object]) -> DataStreamSink:
         """Call ``invoke(value, context)`` for each record; a plain callable gets the value.
 
         ::
@@ -385,7 +411,7 @@ class DataStream(OperatorSettings):
         name = "function" if name == "<lambda>" else name
         return self._sink(self._end(name, factory, "sink function", sink_func))
 
-    def sink_to(self, sink: Sink) -> DataStreamSink:
+    def sink_to(self, sink: Sink[T]) -> DataStreamSink:
         """Write all records to a sink: ``stream.sink_to(TextFileSink("out"))``."""
         check_object(sink, "sink_to", ("create_writer",), Sink)
         for_type = getattr(sink, "for_type", None)
@@ -406,19 +432,19 @@ class DataStream(OperatorSettings):
     @overload
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: None = None
-    ) -> CloseableIterator: ...
+    ) -> CloseableIterator[T]: ...
 
     @overload
-    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[Record]: ...
+    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[T]: ...
 
     @overload
     def execute_and_collect(
         self, job_execution_name: str | None = None, *, limit: int
-    ) -> list[Record]: ...
+    ) -> list[T]: ...
 
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> CloseableIterator | list[Record]:
+    ) -> CloseableIterator[T] | list[T]:
         """Run the program and bring the records of this stream here, in order of arrival.
 
         With ``limit`` a list of at most so many; then the job is cancelled.
@@ -439,16 +465,17 @@ class DataStream(OperatorSettings):
         draft = self._draft
         try:
             program = build_program(draft, job_execution_name, draft.pending)
-            found = CloseableIterator(runtime().collect(program, transformation.id))
+            results = runtime().collect(program, transformation.id)
         finally:
             draft.forget()
         unexecuted.has_executed = True
+        found: CloseableIterator[T] = CloseableIterator(results)
         if limit is None:
             return found
         with found:
             return list(islice(found, limit))
 
-    def to_dataframe(self, schema: object, job_name: str | None = None) -> object:
+    def to_dataframe(self, schema: object, job_name: str | None = None) -> Any:
         """The records as a lazy Spark DataFrame; an action on it runs what leads to this stream.
 
         ``schema`` is what Spark takes, for instance ``"word string, count long"``. A record is a
@@ -461,9 +488,7 @@ class DataStream(OperatorSettings):
         """
         return self._to_dataframe(schema, job_name)
 
-    def _to_dataframe(
-        self, schema: object, job_name: str | None, as_batches: bool = False
-    ) -> object:
+    def _to_dataframe(self, schema: object, job_name: str | None, as_batches: bool = False) -> Any:
         sink = runtime().dataframe_sink(schema, as_batches)
         transformation = self._draft.new_transformation(
             "DataFrame",
@@ -496,7 +521,7 @@ class DataStream(OperatorSettings):
 
         return batched(self, schema, rows)
 
-    def to_streaming_dataframe(self, schema: object, name: str = "dataframe") -> object:
+    def to_streaming_dataframe(self, schema: object, name: str = "dataframe") -> Any:
         """The records as a streaming DataFrame of Spark, exactly once; for schemas see above.
 
         Start a query on it before or after the job; it gets rows with each checkpoint of the job.
@@ -521,6 +546,18 @@ class DataStream(OperatorSettings):
         """The plan that leads to this stream, its operator marked, for notebooks."""
         origins = [origin.transformation for origin in self._origins]
         return plan_picture(self._draft, origins, marked=[origin.id for origin in origins])
+
+    def _each(
+        self,
+        name: str,
+        operator: Callable[..., Operator],
+        method: str,
+        function: object,
+        output_type: TypeInformation | None,
+    ) -> "DataStream":
+        """The output of an operator that calls this method of a function for each record."""
+        role = f"{name.lower()} function"
+        return self._transform(name, partial(operator, function), role, function, output_type)
 
     def _transform(
         self,
@@ -555,7 +592,7 @@ class DataStream(OperatorSettings):
             name, NodeKind.SINK, fixed(factory), (self._origins,), ((role, function),)
         )
 
-    def _shipped(self, ship: ShipStrategy) -> "DataStream":
+    def _shipped(self, ship: ShipStrategy) -> "DataStream[T]":
         origins = [origin.shipped(ship) for origin in self._origins]
         return DataStream(self._draft, origins, self._type)
 
@@ -576,7 +613,7 @@ class DataStream(OperatorSettings):
             )
 
 
-class SplitStream:
+class SplitStream(Generic[T]):
     """A stream whose records have been given names."""
 
     def __init__(self, draft: Draft, origin: Origin, type_info: TypeInformation | None) -> None:
@@ -584,7 +621,7 @@ class SplitStream:
         self._origin = origin
         self._type = type_info
 
-    def select(self, *output_names: str) -> DataStream:
+    def select(self, *output_names: str) -> DataStream[T]:
         """The records that have one of these names."""
         if not output_names or not all(isinstance(name, str) for name in output_names):
             raise PlanInvalid(

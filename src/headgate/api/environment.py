@@ -7,7 +7,7 @@ the environment had when the operator was written, else what Spark has to offer,
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from headgate.api.checks import check_names, check_object, check_text, check_type
 from headgate.api.collection import collection_source
@@ -17,6 +17,7 @@ from headgate.api.frame_stream import FrameStream
 from headgate.api.job import JobClient, JobExecutionResult, RunningJob
 from headgate.api.operator_settings import SlotSharingGroup, check_timeout
 from headgate.api.program import build_graph, build_program, plan_picture
+from headgate.api.row import Row
 from headgate.api.runtime import default_parallelism, runtime, set_default_parallelism
 from headgate.api.settings.checkpointing import CheckpointConfig, CheckpointingMode
 from headgate.api.settings.configuration import (
@@ -36,6 +37,7 @@ from headgate.core.chain.watermarks import source_time_plan
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.function import SourceFunction
 from headgate.functions.source import Source
+from headgate.functions.type_variables import V
 from headgate.functions.watermarks import WatermarkStrategy, check_strategy
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamGraph, execution_plan_json
@@ -318,6 +320,14 @@ class StreamExecutionEnvironment:
 
     # Sources
 
+    @overload
+    def from_collection(self, collection: Iterable[V], type_info: None = None) -> DataStream[V]: ...
+
+    @overload
+    def from_collection(
+        self, collection: Iterable[object], type_info: TypeInformation[V]
+    ) -> DataStream[V]: ...
+
     def from_collection(
         self, collection: Iterable[Any], type_info: TypeInformation | None = None
     ) -> DataStream:
@@ -332,11 +342,11 @@ class StreamExecutionEnvironment:
 
     def from_source(
         self,
-        source: Source,
+        source: Source[V],
         watermark_strategy: WatermarkStrategy | None = None,
         source_name: str | None = None,
         type_info: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[V]:
         """The records of a source: ``env.from_source(FileSource(...), None, "logs")``.
 
         With a strategy each split has event time of its own, and the slowest of those that are not
@@ -358,10 +368,10 @@ class StreamExecutionEnvironment:
 
     def add_source(
         self,
-        source_func: SourceFunction[Any],
+        source_func: SourceFunction[V],
         source_name: str = "Custom Source",
         type_info: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[V]:
         """The records that ``run(ctx)`` collects, from a single task."""
         check_object(source_func, "add_source", ("run", "cancel"), SourceFunction)
         source = runtime().function_source(source_func)
@@ -411,7 +421,7 @@ class StreamExecutionEnvironment:
         df: object,
         name: str = "DataFrame",
         watermark_strategy: WatermarkStrategy | None = None,
-    ) -> DataStream:
+    ) -> DataStream[Row]:
         """The rows of a streaming DataFrame of Spark, as ``Row`` with its names, exactly once.
 
         A streaming query, which starts and stops with the job, brings them, a micro-batch at a

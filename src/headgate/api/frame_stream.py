@@ -5,13 +5,15 @@ records; ``columns()``, and the methods that only columns have, make it one of A
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, overload
 
 from headgate.api.datastream import DataStream
 from headgate.api.draft import Origin, Transformation
+from headgate.api.row import Row
 from headgate.api.runtime import runtime
 from headgate.base.errors import PlanInvalid
 from headgate.functions.function import FilterFunction, KeySelector
+from headgate.functions.type_variables import V
 from headgate.functions.watermarks import WatermarkStrategy
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 _Made = TypeVar("_Made")
 
 
-class FrameStream(DataStream):
+class FrameStream(DataStream[Row]):
     """Made by ``from_dataframe``."""
 
     def __init__(self, stream: DataStream, source: Any) -> None:
@@ -75,10 +77,15 @@ class FrameStream(DataStream):
         return self._try(lambda columns: columns.with_column(name, expression))
 
     @overload
-    def filter(self, func: Callable[[Any], object] | FilterFunction[Any]) -> DataStream: ...
+    def filter(  # type: ignore[overload-overlap] # a guard says more than a plain yes
+        self, func: Callable[[Row], TypeGuard[V]]
+    ) -> DataStream[V]: ...
 
     @overload
-    def filter(self, func: Any) -> "DataStream | ColumnStream": ...
+    def filter(self, func: Callable[[Row], object] | FilterFunction[Row]) -> DataStream[Row]: ...
+
+    @overload
+    def filter(self, func: Any) -> Any: ...
 
     def filter(self, func: Any) -> "DataStream | ColumnStream":
         """Rows for which a function of a record, or an expression over columns, is true."""
@@ -89,9 +96,9 @@ class FrameStream(DataStream):
     @overload
     def key_by(
         self,
-        key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
+        key_selector: Callable[[Row], V] | KeySelector[Row, V],
         key_type: "TypeInformation | None" = None,
-    ) -> "KeyedStream": ...
+    ) -> "KeyedStream[Row, V]": ...
 
     @overload
     def key_by(self, key_selector: str, *names: str) -> "KeyedColumnStream": ...
@@ -105,7 +112,7 @@ class FrameStream(DataStream):
     @overload
     def assign_timestamps_and_watermarks(
         self, watermark_strategy: WatermarkStrategy
-    ) -> DataStream: ...
+    ) -> DataStream[Row]: ...
 
     @overload
     def assign_timestamps_and_watermarks(
@@ -114,7 +121,7 @@ class FrameStream(DataStream):
 
     def assign_timestamps_and_watermarks(
         self, watermark_strategy: WatermarkStrategy, column: str | None = None
-    ) -> "DataStream | ColumnStream":
+    ) -> "DataStream[Row] | ColumnStream":
         """By the strategy's assigner on records, or from a column."""
         if column is not None:
             return self._try(

@@ -36,17 +36,20 @@ from headgate.core.window.spec import Listed, WindowCall
 from headgate.functions.assigners import WindowAssigner
 from headgate.functions.function import Function, KeySelector, OutputTag, ProcessJoinFunction
 from headgate.functions.time import whole_ms
+from headgate.functions.type_variables import T, U, V
 from headgate.functions.window_functions import CoGroupFunction, FlatJoinFunction, JoinFunction
 
-_Selector = Callable[[Any], Any] | KeySelector[Any, Any]
 _Windows = TypeVar("_Windows", bound="TwoStreamWindows")
 
 
-class TwoStreamWindows(Windowing):
+class TwoStreamWindows(Windowing, Generic[T, U]):
     """Windows of two keyed streams; triggers, evictors and assigners see ``(side, record)``."""
 
     def __init__(
-        self, first: KeyedStream, second: KeyedStream, assigner: WindowAssigner[Any, Any]
+        self,
+        first: KeyedStream[T, Any],
+        second: KeyedStream[U, Any],
+        assigner: WindowAssigner[Any, Any],
     ) -> None:
         super().__init__(assigner, first, second)
         self._first = first
@@ -69,16 +72,14 @@ class TwoStreamWindows(Windowing):
         return stream
 
 
-class JoinedWindows(TwoStreamWindows):
+class JoinedWindows(TwoStreamWindows[T, U]):
     """Two streams to be joined, with their windows."""
 
     def apply(
         self,
-        function: Callable[[Any, Any], Any]
-        | JoinFunction[Any, Any, Any]
-        | FlatJoinFunction[Any, Any, Any],
+        function: Callable[[T, U], V] | JoinFunction[T, U, V] | FlatJoinFunction[T, U, V],
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[V]:
         """Call ``join(first, second)`` for each pair of a window when it fires.
 
         A FlatJoinFunction, or a function with ``yield``, gives any number of records for a pair.
@@ -106,56 +107,58 @@ def join_function(function: object) -> Callable[..., Any]:
     return join
 
 
-class CoGroupedWindows(TwoStreamWindows):
+class CoGroupedWindows(TwoStreamWindows[T, U]):
     """Two streams to be grouped together, with their windows."""
 
     def apply(
         self,
-        function: Callable[[list[Any], list[Any]], Iterable[Any]] | CoGroupFunction[Any, Any, Any],
+        function: Callable[[list[T], list[U]], Iterable[V]] | CoGroupFunction[T, U, V],
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[V]:
         """Call ``co_group(first, second)`` with the records of a window when it fires."""
         if not callable(function) or isinstance(function, type):
             check_object(function, "apply", ("co_group",), CoGroupFunction)
         return self._transform("Window Co-Group", CoGroupCall(function), output_type)
 
 
-class TwoStreams(Generic[_Windows]):
+class TwoStreams(Generic[_Windows, T, U]):
     """Two streams that are to meet; say next by which keys."""
 
     _windows: Callable[[KeyedStream, KeyedStream, Any], _Windows]
 
-    def __init__(self, first: DataStream, second: DataStream) -> None:
+    def __init__(self, first: DataStream[T], second: DataStream[U]) -> None:
         self._first = first
         self._second = second
 
     def where(
-        self, key_selector: _Selector, key_type: TypeInformation | None = None
-    ) -> "Where[_Windows]":
+        self,
+        key_selector: Callable[[T], object] | KeySelector[T, object],
+        key_type: TypeInformation | None = None,
+    ) -> "Where[_Windows, U]":
         """The key of records of the first stream."""
         key_function(key_selector, "where")
         return Where(self._first.key_by(key_selector, key_type), self._second, self._windows)
 
 
-class JoinedStreams(TwoStreams[JoinedWindows]):
+class JoinedStreams(TwoStreams[JoinedWindows[T, U], T, U]):
     """Made by ``join``."""
 
     _windows = JoinedWindows
 
 
-class CoGroupedStreams(TwoStreams[CoGroupedWindows]):
+class CoGroupedStreams(TwoStreams[CoGroupedWindows[T, U], T, U]):
     """Made by ``co_group``."""
 
     _windows = CoGroupedWindows
 
 
-class Where(Generic[_Windows]):
+class Where(Generic[_Windows, U]):
     """The first stream has its keys."""
 
     def __init__(
         self,
         first: KeyedStream,
-        second: DataStream,
+        second: DataStream[U],
         windows: Callable[[KeyedStream, KeyedStream, Any], _Windows],
     ) -> None:
         self._first = first
@@ -163,7 +166,9 @@ class Where(Generic[_Windows]):
         self._windows = windows
 
     def equal_to(
-        self, key_selector: _Selector, key_type: TypeInformation | None = None
+        self,
+        key_selector: Callable[[U], object] | KeySelector[U, object],
+        key_type: TypeInformation | None = None,
     ) -> "EqualTo[_Windows]":
         """The key of records of the second stream; equal keys meet."""
         key_function(key_selector, "equal_to")
@@ -188,7 +193,7 @@ class EqualTo(Generic[_Windows]):
         return self._windows(self._first, self._second, assigner)
 
 
-class IntervalJoin:
+class IntervalJoin(Generic[T, U]):
     """Pairs of records of two keyed streams that are close in event time; say next how close.
 
     ::
@@ -198,61 +203,64 @@ class IntervalJoin:
         ).process(Match())
     """
 
-    def __init__(self, stream1: KeyedStream, stream2: KeyedStream) -> None:
+    def __init__(self, stream1: KeyedStream[T, Any], stream2: KeyedStream[U, Any]) -> None:
         self._streams = (stream1, stream2)
 
-    def in_event_time(self) -> "IntervalJoin":
+    def in_event_time(self) -> "IntervalJoin[T, U]":
         """The default, and the only time there is for this join."""
         return self
 
-    def in_processing_time(self) -> "IntervalJoin":
+    def in_processing_time(self) -> "IntervalJoin[T, U]":
         """Refused: a join by the clock would depend on how quick the job runs."""
         raise PlanInvalid(
             "in_processing_time() is not possible for an interval join, which needs event time; "
             "leave it out and call assign_timestamps_and_watermarks() on both streams"
         )
 
-    def between(self, lower_bound: object, upper_bound: object) -> "IntervalJoined":
+    def between(self, lower_bound: object, upper_bound: object) -> "IntervalJoined[T, U]":
         """How far right records may be from left ones, as Time or Duration; both ends count."""
         lower_ms = whole_ms(lower_bound, "between()")
         upper_ms = whole_ms(upper_bound, "between()")
         return IntervalJoined(self._streams, lower_ms, upper_ms)
 
 
-class IntervalJoined:
+class IntervalJoined(Generic[T, U]):
     """Two keyed streams and the interval; every method but ``process`` returns the object."""
 
     def __init__(
-        self, streams: tuple[KeyedStream, KeyedStream], lower_ms: int, upper_ms: int
+        self,
+        streams: tuple[KeyedStream[T, Any], KeyedStream[U, Any]],
+        lower_ms: int,
+        upper_ms: int,
     ) -> None:
         _check_bounds(lower_ms, upper_ms)
         self._streams = streams
         self._interval = Interval(lower_ms, upper_ms)
         self._open_below = self._open_above = 0
 
-    def lower_bound_exclusive(self) -> "IntervalJoined":
+    def lower_bound_exclusive(self) -> "IntervalJoined[T, U]":
         """Records at the lower bound itself are no pair."""
         self._open_below = 1
         return self
 
-    def upper_bound_exclusive(self) -> "IntervalJoined":
+    def upper_bound_exclusive(self) -> "IntervalJoined[T, U]":
         """Records at the upper bound itself are no pair."""
         self._open_above = 1
         return self
 
-    def side_output_left_late_data(self, output_tag: OutputTag) -> "IntervalJoined":
+    def side_output_left_late_data(self, output_tag: OutputTag) -> "IntervalJoined[T, U]":
         """Left records that came behind the watermark are to be read by this tag."""
         return self._with_late(0, output_tag, "side_output_left_late_data")
 
-    def side_output_right_late_data(self, output_tag: OutputTag) -> "IntervalJoined":
+    def side_output_right_late_data(self, output_tag: OutputTag) -> "IntervalJoined[T, U]":
         """Right records that came behind the watermark are to be read by this tag."""
         return self._with_late(1, output_tag, "side_output_right_late_data")
 
     def process(
         self,
-        process_join_function: ProcessJoinFunction[Any, Any, Any],
+        process_join_function: ProcessJoinFunction[T, U, V],
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[V]:
         """Call ``process_element(left, right, ctx)`` for each pair."""
         function = process_join_function
         check_object(function, "process", ("process_element",), ProcessJoinFunction)
@@ -275,7 +283,7 @@ class IntervalJoined:
         pairs._origins[0].transformation.assigns_times = True
         return pairs
 
-    def _with_late(self, number: int, tag: object, caller: str) -> "IntervalJoined":
+    def _with_late(self, number: int, tag: object, caller: str) -> "IntervalJoined[T, U]":
         if not isinstance(tag, OutputTag):
             raise PlanInvalid(f"{caller}() was given {tag!r}; give an OutputTag")
         left, right = self._interval.late_tags

@@ -1,8 +1,8 @@
 """KeyedStream: a stream whose records with equal keys meet in the same task."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Generic, NoReturn
 
 from headgate.api.checks import check_function, check_object, refuse_other_kinds
 from headgate.api.datastream import DataStream
@@ -19,19 +19,18 @@ from headgate.api.windowed import WindowedStream
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.user_function import UserFunction
-from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.operators.reduce import AggregateOperator, Aggregation, ReduceOperator
 from headgate.functions.assigners import WindowAssigner, count_assigner
 from headgate.functions.function import (
-    FilterFunction,
-    FlatMapFunction,
     KeyedProcessFunction,
     KeySelector,
-    MapFunction,
     ProcessFunction,
     ReduceFunction,
+    Reduces,
 )
+from headgate.functions.type_variables import K, T, V, W
+from headgate.functions.window import CountWindow
 from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import ShipStrategy
 
@@ -39,14 +38,14 @@ if TYPE_CHECKING:
     from headgate.api.joined import IntervalJoin
 
 
-class KeyedStream(DataStream):
+class KeyedStream(DataStream[T], Generic[T, K]):
     """Made by ``key_by``. It is no operator of its own, so it has no name or parallelism.
 
     Whatever is put behind it gets the records of a key in one task and in order.
     """
 
     def __init__(
-        self, stream: DataStream, key_of: KeyOf, key_type: TypeInformation | None = None
+        self, stream: DataStream[T], key_of: KeyOf, key_type: TypeInformation | None = None
     ) -> None:
         ship = ships.hash_by(key_of, key_type=key_type)
         origins = [origin.shipped(ship) for origin in stream._origins]
@@ -57,58 +56,24 @@ class KeyedStream(DataStream):
 
     def key_by(
         self,
-        key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
+        key_selector: Callable[[T], V] | KeySelector[T, V],
         key_type: TypeInformation | None = None,
-    ) -> "KeyedStream":
+    ) -> "KeyedStream[T, V]":
         """Other keys for the stream that this one was made from."""
         return self.original.key_by(key_selector, key_type)
 
     def process(
         self,
-        func: KeyedProcessFunction[Any, Any, Any],  # type: ignore[override]  # as PyFlink has it
+        func: KeyedProcessFunction[K, T, V],  # type: ignore[override]  # as PyFlink has it
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[V]:
         """Call ``process_element(value, ctx)`` for each record; the context knows the key."""
         check_object(func, "process", ("process_element",), KeyedProcessFunction)
         refuse_other_kinds(func, "process", (KeyedProcessFunction, ProcessFunction))
         factory = partial(KeyedProcessOperator, func, self.key_of)
         return self._keyed("Keyed Process", factory, "process function", func, output_type)
 
-    def map(
-        self,
-        func: Callable[[Any], Any] | MapFunction[Any, Any],
-        output_type: TypeInformation | None = None,
-    ) -> DataStream:
-        """One record out for each record in; a MapFunction may have keyed state in ``open``."""
-        if not UserFunction(func, "map").opens:
-            return super().map(func, output_type)
-        check_function(func, "map", MapFunction)
-        factory = partial(MapOperator, func, self.key_of)
-        return self._keyed("Map", factory, "map function", func, output_type)
-
-    def flat_map(
-        self,
-        func: Callable[[Any], Iterable[Any]] | FlatMapFunction[Any, Any],
-        output_type: TypeInformation | None = None,
-    ) -> DataStream:
-        """Any number of records out for each record in, perhaps with keyed state."""
-        if not UserFunction(func, "flat_map").opens:
-            return super().flat_map(func, output_type)
-        check_function(func, "flat_map", FlatMapFunction)
-        factory = partial(FlatMapOperator, func, self.key_of)
-        return self._keyed("Flat Map", factory, "flat map function", func, output_type)
-
-    def filter(self, func: Callable[[Any], object] | FilterFunction[Any]) -> DataStream:
-        """Those records for which the function says yes, perhaps with keyed state."""
-        if not UserFunction(func, "filter").opens:
-            return super().filter(func)
-        check_function(func, "filter", FilterFunction)
-        factory = partial(FilterOperator, func, self.key_of)
-        stream = self._keyed("Filter", factory, "filter function", func, self._type)
-        stream._origins[0].transformation.passes_on = True
-        return stream
-
-    def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction[Any]) -> DataStream:
+    def reduce(self, func: Callable[[T, T], V] | Reduces[T, V]) -> DataStream[V]:
         """Fold the records of each key into one.
 
         A streaming job sends the running result for every record, a batch job one for each key.
@@ -120,27 +85,27 @@ class KeyedStream(DataStream):
         check_function(func, "reduce", ReduceFunction)
         return self._rolling(partial(ReduceOperator, func), "Reduce", "reduce function", func)
 
-    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+    def sum(self, position_to_sum: int | str = 0) -> DataStream[T]:
         """The running sum of one field; the other fields are those of the key's first record."""
         return self._aggregate("sum", position_to_sum)
 
-    def min(self, position_to_min: int | str = 0) -> DataStream:
+    def min(self, position_to_min: int | str = 0) -> DataStream[T]:
         """The smallest value of one field; the other fields are those of the first record."""
         return self._aggregate("min", position_to_min)
 
-    def max(self, position_to_max: int | str = 0) -> DataStream:
+    def max(self, position_to_max: int | str = 0) -> DataStream[T]:
         """The largest value of one field; the other fields are those of the first record."""
         return self._aggregate("max", position_to_max)
 
-    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T]:
         """The whole record with the smallest value, the first of equal ones."""
         return self._aggregate("min_by", position_to_min_by)
 
-    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T]:
         """The whole record with the largest value, the first of equal ones."""
         return self._aggregate("max_by", position_to_max_by)
 
-    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+    def window(self, window_assigner: WindowAssigner[T, W]) -> WindowedStream[T, K, W]:
         """Records of a key that belong together in time.
 
         ::
@@ -149,11 +114,13 @@ class KeyedStream(DataStream):
         """
         return WindowedStream(self, self.key_of, window_assigner)
 
-    def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
+    def count_window(
+        self, size: int, slide: int | None = None
+    ) -> WindowedStream[T, K, CountWindow]:
         """Each ``size`` records of a key, beginning every ``slide``; only full windows fire."""
         return self.window(count_assigner(size, slide))
 
-    def interval_join(self, other_stream: "KeyedStream") -> "IntervalJoin":
+    def interval_join(self, other_stream: "KeyedStream[V, object]") -> "IntervalJoin[T, V]":
         """Pairs with equal keys that are close in event time.
 
         ::
@@ -191,6 +158,19 @@ class KeyedStream(DataStream):
             return sorted_in_batch(factory, self.key_of)(context)
 
         return self._transform_with(name, translate, role, function, self._type)
+
+    def _each(
+        self,
+        name: str,
+        operator: Callable[..., Operator],
+        method: str,
+        function: object,
+        output_type: TypeInformation | None,
+    ) -> DataStream:
+        if not UserFunction(function, method).opens:
+            return super()._each(name, operator, method, function, output_type)
+        factory = partial(operator, function, self.key_of)
+        return self._keyed(name, factory, f"{name.lower()} function", function, output_type)
 
     def _keyed(
         self,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, cast
 from headgate.api.draft import Factory, Transformation
 from headgate.api.operator_settings import OperatorSettings
 from headgate.api.runtime import Results
-from headgate.base.elements import Record
 from headgate.core.operators.sinks import SinkOperator, TwoPhaseSinkOperator
 from headgate.functions.function import OutputTag
 from headgate.functions.sink import Sink, TwoPhaseCommittingSink
+from headgate.functions.type_variables import T, V
 
 if TYPE_CHECKING:
     from headgate.api.datastream import DataStream
@@ -25,7 +25,7 @@ class DataStreamSink(OperatorSettings):
         self._sink = transformation
         self._side_output = side_output
 
-    def get_side_output(self, output_tag: OutputTag) -> "DataStream":
+    def get_side_output(self, output_tag: OutputTag[V]) -> "DataStream[V]":
         """The dead letters of the sink, if its error policy has this tag."""
         return self._side_output(output_tag)
 
@@ -33,7 +33,7 @@ class DataStreamSink(OperatorSettings):
         return self._sink
 
 
-class CloseableIterator(Iterator[Record]):
+class CloseableIterator(Iterator[T]):
     """Records of a running job, one after the other. Closing it early cancels the job.
 
     ::
@@ -46,16 +46,16 @@ class CloseableIterator(Iterator[Record]):
     def __init__(self, results: Results) -> None:
         self._results = results
 
-    def __next__(self) -> Record:
-        return next(self._results)
+    def __next__(self) -> T:
+        return next(self._results)  # type: ignore[return-value] # those of this stream
 
-    def next(self) -> Record:
+    def next(self) -> T:
         return next(self)
 
     def close(self) -> None:
         self._results.close()
 
-    def __enter__(self) -> "CloseableIterator":
+    def __enter__(self) -> "CloseableIterator[T]":
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -4,16 +4,18 @@ Law: nothing runs before an action on the result, and each call has an environme
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from headgate.api.datastream import DataStream
 from headgate.api.environment import StreamExecutionEnvironment
+from headgate.api.row import Row
 from headgate.api.settings.configuration import Configuration
 from headgate.base.errors import PlanInvalid
 
 
 def transform(
     df: object,
-    function: Callable[[DataStream], DataStream],
+    function: Callable[[DataStream[Row]], DataStream],
     schema: object,
     *,
     order_by: str | Sequence[str] = (),
@@ -21,7 +23,7 @@ def transform(
     parallelism: int | None = None,
     configuration: Configuration | None = None,
     job_name: str | None = None,
-) -> object:
+) -> Any:
     """The rows of a Spark DataFrame, sent through a pipeline, as a lazy Spark DataFrame.
 
     ``function`` gets a DataStream of the rows and returns one whose records fit the ``schema``. It

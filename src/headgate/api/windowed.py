@@ -7,7 +7,7 @@ get all records of a window when it fires. Law: results carry the last time of t
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, overload
 
 from headgate.api.checks import check_function, check_object, check_type
 from headgate.api.datastream import DataStream
@@ -28,9 +28,10 @@ from headgate.core.window.spec import (
 )
 from headgate.functions.assigners import MergingWindowAssigner, WindowAssigner
 from headgate.functions.evictors import Evictor
-from headgate.functions.function import OutputTag, ReduceFunction
+from headgate.functions.function import OutputTag, ReduceFunction, Reduces
 from headgate.functions.time import measured_ms
 from headgate.functions.triggers import Trigger
+from headgate.functions.type_variables import IN, MK, OUT, K, T, V, W
 from headgate.functions.window_functions import (
     AggregateFunction,
     AllWindowFunction,
@@ -155,7 +156,15 @@ if TYPE_CHECKING:
     from headgate.api.draft import Factory, KeyOf, TranslationContext
 
 
-class Windows(Windowing):
+_WindowFunction: TypeAlias = (
+    ProcessWindowFunction[IN, OUT, Any, Any]
+    | WindowFunction[IN, OUT, Any, Any]
+    | ProcessAllWindowFunction[IN, OUT, Any]
+    | AllWindowFunction[IN, OUT, Any]
+)
+
+
+class Windows(Windowing, Generic[T]):
     """What windows with and without keys have alike."""
 
     _kinds: tuple[type, type]
@@ -164,7 +173,7 @@ class Windows(Windowing):
     _prefix = "Window"
 
     def __init__(
-        self, stream: "DataStream", key_of: "KeyOf", assigner: WindowAssigner[Any, Any]
+        self, stream: "DataStream[T]", key_of: "KeyOf", assigner: WindowAssigner[Any, Any]
     ) -> None:
         super().__init__(assigner, stream)
         self._stream = stream
@@ -188,9 +197,25 @@ class Windows(Windowing):
         self._late_tag = output_tag
         return self
 
+    @overload
     def reduce(
         self,
-        reduce_function: Callable[[Any, Any], Any] | ReduceFunction[Any],
+        reduce_function: Callable[[T, T], V] | Reduces[T, V],
+        window_function: None = None,
+        output_type: TypeInformation | None = None,
+    ) -> "DataStream[V]": ...
+
+    @overload
+    def reduce(
+        self,
+        reduce_function: Callable[[T, T], MK] | Reduces[T, MK],
+        window_function: _WindowFunction[MK, V],
+        output_type: TypeInformation | None = None,
+    ) -> "DataStream[V]": ...
+
+    def reduce(
+        self,
+        reduce_function: object,
         window_function: object = None,
         output_type: TypeInformation | None = None,
     ) -> "DataStream":
@@ -203,6 +228,24 @@ class Windows(Windowing):
             output_type = self._stream._type
         reduced = Reduced(reduce_function)
         return self._fold("Reduce", reduced, reduce_function, window_function, output_type)
+
+    @overload
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[T, Any, V],
+        window_function: None = None,
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> "DataStream[V]": ...
+
+    @overload
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[T, Any, MK],
+        window_function: _WindowFunction[MK, V],
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> "DataStream[V]": ...
 
     def aggregate(
         self,
@@ -231,23 +274,23 @@ class Windows(Windowing):
         aggregated = Aggregated(aggregate_function, accumulator_type)
         return self._fold("Aggregate", aggregated, aggregate_function, window_function, output_type)
 
-    def sum(self, position_to_sum: int | str = 0) -> "DataStream":
+    def sum(self, position_to_sum: int | str = 0) -> "DataStream[T]":
         """The sum of one field; the other fields are those of the window's first record."""
         return self._field("sum", position_to_sum)
 
-    def min(self, position_to_min: int | str = 0) -> "DataStream":
+    def min(self, position_to_min: int | str = 0) -> "DataStream[T]":
         """The smallest value of one field; the other fields are those of the first record."""
         return self._field("min", position_to_min)
 
-    def max(self, position_to_max: int | str = 0) -> "DataStream":
+    def max(self, position_to_max: int | str = 0) -> "DataStream[T]":
         """The largest value of one field; the other fields are those of the first record."""
         return self._field("max", position_to_max)
 
-    def min_by(self, position_to_min_by: int | str = 0) -> "DataStream":
+    def min_by(self, position_to_min_by: int | str = 0) -> "DataStream[T]":
         """The whole record with the smallest value, the first of equal ones."""
         return self._field("min_by", position_to_min_by)
 
-    def max_by(self, position_to_max_by: int | str = 0) -> "DataStream":
+    def max_by(self, position_to_max_by: int | str = 0) -> "DataStream[T]":
         """The whole record with the largest value, the first of equal ones."""
         return self._field("max_by", position_to_max_by)
 
@@ -325,7 +368,7 @@ class Windows(Windowing):
         return stream
 
 
-class WindowedStream(Windows):
+class WindowedStream(Windows[T], Generic[T, K, W]):
     """Made by ``window`` and ``count_window`` of a keyed stream: windows of each key.
 
     ::
@@ -338,22 +381,22 @@ class WindowedStream(Windows):
 
     def process(
         self,
-        process_window_function: ProcessWindowFunction[Any, Any, Any, Any],
+        process_window_function: ProcessWindowFunction[T, V, K, W],
         output_type: TypeInformation | None = None,
-    ) -> "DataStream":
+    ) -> "DataStream[V]":
         """Call ``process(key, context, elements)`` when a window fires."""
         return self._listed("Process", "process", process_window_function, output_type)
 
     def apply(
         self,
-        window_function: WindowFunction[Any, Any, Any, Any],
+        window_function: WindowFunction[T, V, K, W],
         output_type: TypeInformation | None = None,
-    ) -> "DataStream":
+    ) -> "DataStream[V]":
         """Call ``apply(key, window, inputs)`` when a window fires."""
         return self._listed("Apply", "apply", window_function, output_type)
 
 
-class AllWindowedStream(Windows):
+class AllWindowedStream(Windows[T], Generic[T, W]):
     """Made by ``window_all`` and ``count_window_all``: windows of all records, in one task."""
 
     _kinds = (ProcessAllWindowFunction, AllWindowFunction)
@@ -362,22 +405,22 @@ class AllWindowedStream(Windows):
     _caller = "window_all"
     _with_keys = "without keys"
 
-    def __init__(self, stream: "DataStream", assigner: WindowAssigner[Any, Any]) -> None:
+    def __init__(self, stream: "DataStream[T]", assigner: WindowAssigner[T, W]) -> None:
         super().__init__(stream, no_key, assigner)
 
     def process(
         self,
-        process_window_function: ProcessAllWindowFunction[Any, Any, Any],
+        process_window_function: ProcessAllWindowFunction[T, V, W],
         output_type: TypeInformation | None = None,
-    ) -> "DataStream":
+    ) -> "DataStream[V]":
         """Call ``process(context, elements)`` when a window fires."""
         return self._listed("Process", "process", process_window_function, output_type)
 
     def apply(
         self,
-        window_function: AllWindowFunction[Any, Any, Any],
+        window_function: AllWindowFunction[T, V, W],
         output_type: TypeInformation | None = None,
-    ) -> "DataStream":
+    ) -> "DataStream[V]":
         """Call ``apply(window, inputs)`` when a window fires."""
         return self._listed("Apply", "apply", window_function, output_type)
 

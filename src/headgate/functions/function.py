@@ -57,6 +57,12 @@ class FlatMapFunction(Function, Generic[IN, OUT]):
         """The new records: return a list, or yield them."""
 
 
+class FlatMaps(Protocol[IN, OUT]):
+    """A FlatMapFunction, or another object with its method, such as a deserialization schema."""
+
+    def flat_map(self, value: IN, /) -> Iterable[OUT]: ...
+
+
 class FilterFunction(Function, Generic[IN]):
     """Says which records go on."""
 
@@ -71,6 +77,15 @@ class ReduceFunction(Function, Generic[V]):
     @abstractmethod
     def reduce(self, value1: V, value2: V) -> V:
         """``value1`` is the result so far, ``value2`` the next record."""
+
+
+class Reduces(Protocol[IN, OUT]):
+    """A ReduceFunction to checkers: it may take more than the records of a stream.
+
+    pyright says of ``map(lambda word: (word, 1))`` that it gives pairs with a literal 1.
+    """
+
+    def reduce(self, value1: IN, value2: IN, /) -> OUT: ...
 
 
 class KeySelector(Function, Generic[IN, K]):

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from headgate.api.datastream import DataStream
 from headgate.api.row import Row
@@ -88,7 +88,7 @@ def parse_event(line: str) -> dict[str, Any] | None:
     return event
 
 
-def is_interesting(event: dict[str, Any] | None) -> bool:
+def is_interesting(event: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:
     return event is not None and event["type"] != "view"
 
 
