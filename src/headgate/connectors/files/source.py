@@ -29,6 +29,7 @@ from headgate.connectors.paths import AnyPath, readable_path, short_places
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Position, Source, SplitReader
 from headgate.functions.time import Duration
+from headgate.functions.type_variables import OUT
 
 SPLIT_BYTES: Final = 64 << 20
 """Larger files are read by several tasks."""
@@ -37,7 +38,7 @@ DISCOVER_MS: Final = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilesSource(Source):
+class FilesSource(Source[OUT]):
     """What all sources of files share: where the files are, how they are cut and followed."""
 
     paths: tuple[str, ...] = field(repr=False)  # may have a login
@@ -133,7 +134,7 @@ class FilesSource(Source):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LineFilesSource(FilesSource):
+class LineFilesSource(FilesSource[OUT]):
     """Files that are read line by line, in some format."""
 
     form: RecordFormat = field(default_factory=TextFormat)
@@ -154,7 +155,7 @@ class LineFilesSource(FilesSource):
 
 
 @dataclass(frozen=True, init=False)
-class TextFileSource(LineFilesSource):
+class TextFileSource(LineFilesSource[str]):
     """The lines of all files at ``paths``, without their ends.
 
     Several paths that lead to the same file read it once.

@@ -18,11 +18,13 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.user_function import UserFunction
 from headgate.core.operators.record_loops import ResultLoop
 from headgate.functions.context import ConnectorContext
+from headgate.functions.function import MapFunction
 from headgate.functions.source import Source, SplitLag, SplitReader
+from headgate.functions.type_variables import OUT
 
 
 @dataclass(frozen=True)
-class NumberSequenceSource(Source):
+class NumberSequenceSource(Source[int]):
     """The numbers from ``start`` to ``end``, both included."""
 
     start: int
@@ -93,14 +95,14 @@ GRAIN_S: Final = 0.001
 
 
 @dataclass(frozen=True)
-class DataGeneratorSource(Source):
+class DataGeneratorSource(Source[OUT]):
     """``generator_function(index)`` for the indices 0, 1, 2 … up to ``count``, or without end.
 
     The function may also be an object with ``map(index)`` and perhaps ``open`` and ``close``.
     ``records_per_second`` is the rate of the whole source; its tasks share it evenly.
     """
 
-    generator_function: Callable[[int], Record]
+    generator_function: Callable[[int], OUT] | MapFunction[int, OUT]
     count: int | None = None
     records_per_second: float | None = None
     clock: Callable[[], float] = time.monotonic

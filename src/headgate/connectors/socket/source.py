@@ -34,7 +34,7 @@ Address: TypeAlias = "tuple[int, tuple[str, int] | tuple[str, int, int, int] | t
 
 
 @dataclass(frozen=True)
-class SocketTextSource(Source):
+class SocketTextSource(Source[str]):
     """Lines from ``host:port``, read by one task. It ends when the server hangs up.
 
     Before it ends it connects ``max_retry`` times more (-1: for ever), each time after
