@@ -8,13 +8,17 @@ import math
 import sqlite3
 import tempfile
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from headgate import Sink, SinkWriter, Source, SplitReader, StreamExecutionEnvironment
 
 HOURS = 24
 
+Measurement: TypeAlias = tuple[str, int, float]
+"""Station, hour and degrees."""
 
-class Stations(Source):
+
+class Stations(Source[Measurement]):
     """One measurement for each hour of a day, from each station."""
 
     def __init__(self, *names: str) -> None:
@@ -23,17 +27,17 @@ class Stations(Source):
     def splits(self, parallelism: int) -> list[str]:
         return list(self.names)
 
-    def open(self, split: object, position: object, context: object) -> "StationReader":
-        return StationReader(str(split), int(position or 0))
+    def open(self, split: Any, position: Any, context: object) -> "StationReader":
+        return StationReader(split, position or 0)
 
 
-class StationReader(SplitReader):
+class StationReader(SplitReader[Measurement]):
     """Never waits: ``poll`` gives what is there, an empty list for now, None at the end."""
 
     def __init__(self, name: str, hour: int) -> None:
         self.name, self.hour = name, hour
 
-    def poll(self, limit: int) -> list[tuple[str, int, float]] | None:
+    def poll(self, limit: int) -> list[Measurement] | None:
         if self.hour == HOURS:
             return None
         hours = range(self.hour, min(self.hour + limit, HOURS))
@@ -47,7 +51,7 @@ class StationReader(SplitReader):
         return len(self.name) + 5 * math.sin(math.pi * (hour - 6) / 12)
 
 
-class Database(Sink):
+class Database(Sink[Measurement]):
     def __init__(self, path: str) -> None:
         self.path = path
 
@@ -55,12 +59,12 @@ class Database(Sink):
         return DatabaseWriter(self.path)
 
 
-class DatabaseWriter(SinkWriter):
+class DatabaseWriter(SinkWriter[Measurement]):
     def __init__(self, path: str) -> None:
         self.database = sqlite3.connect(path)
         self.database.execute("CREATE TABLE measured (station TEXT, hour INT, degrees REAL)")
 
-    def write(self, records: list[tuple[str, int, float]]) -> None:
+    def write(self, records: list[Measurement]) -> None:
         self.database.executemany("INSERT INTO measured VALUES (?, ?, ?)", records)
 
     def flush(self) -> None:

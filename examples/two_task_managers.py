@@ -40,7 +40,7 @@ class Source:
     def close(self, error: BaseException | None) -> None:
         self.writer.close()
         if isinstance(error, Exception):
-            self.writer.partition.fail(error)
+            self.writer.partition.release(error)
 
 
 class Sum:
