@@ -1,8 +1,12 @@
 """The packages that users import: complete, and quick to load."""
 
+import ast
+import pickle
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
+from typing import get_origin
 
 import pytest
 
@@ -68,6 +72,63 @@ def test_most_used_names_stand_at_the_top() -> None:
     assert headgate.StreamExecutionEnvironment is datastream.StreamExecutionEnvironment
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = headgate.Nothing  # type: ignore[attr-defined]
+
+
+NOT_AT_THE_TOP = {
+    "async_retry_predicates": "a module",
+    "BaseBroadcastProcessFunction": "a base of public classes that programs do not name",
+    "AppendingState": "a base of public classes that programs do not name",
+    "MergingState": "a base of public classes that programs do not name",
+    "TypeSerializer": "only for programs that were written for PyFlink",
+    "CountWindowSerializer": "only for programs that were written for PyFlink",
+    "GlobalWindowSerializer": "only for programs that were written for PyFlink",
+    "TimeWindowSerializer": "only for programs that were written for PyFlink",
+    "ByteArraySchema": "part of connectors, which stand below headgate.datastream.connectors",
+    "DeserializationSchema": "part of connectors",
+    "Encoder": "part of connectors",
+    "RowFieldExtractorSchema": "part of connectors",
+    "SerializationSchema": "part of connectors",
+    "SimpleStringSchema": "part of connectors",
+}
+"""Names of the packages after PyFlink that cannot be imported from headgate, and why."""
+
+
+def test_names_of_the_packages_stand_at_the_top_too() -> None:
+    packages = ["common", "datastream"]
+    packages += [f"datastream.{part}" for part in ("functions", "state", "window")]
+    for package in map(import_module, (f"headgate.{name}" for name in packages)):
+        for name in package.__all__:
+            if name not in NOT_AT_THE_TOP:
+                assert getattr(headgate, name) is getattr(package, name), name
+    assert not {*NOT_AT_THE_TOP} & {*headgate.__all__}
+
+
+def test_type_checkers_see_the_names_at_the_top() -> None:
+    tree = ast.parse(Path(headgate.__file__).read_text())
+    imported = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.col_offset
+        for alias in node.names
+    }
+    assert imported == {*headgate.__all__} - {"__version__"}
+
+
+def test_generic_classes_are_the_same_with_and_without_parameters() -> None:
+    late = headgate.OutputTag[int]("late")
+    assert late == headgate.OutputTag("late") == pickle.loads(pickle.dumps(late))
+    described = headgate.ValueStateDescriptor[int]("count", headgate.Types.INT())
+    assert pickle.loads(pickle.dumps(described)).name == "count"
+    for kind, parameters in [
+        (headgate.DataStream, int),
+        (headgate.KeyedStream, (int, str)),
+        (headgate.ConnectedStreams, (int, str)),
+        (headgate.WindowedStream, (int, str, headgate.TimeWindow)),
+        (headgate.TypeInformation, int),
+        (headgate.Source, int),
+        (headgate.Sink, int),
+    ]:
+        assert get_origin(kind[parameters]) is kind
 
 
 @pytest.mark.parametrize(
