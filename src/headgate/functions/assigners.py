@@ -56,12 +56,12 @@ class WindowAssigner(ABC, Generic[IN, W]):
 
     @abstractmethod
     def assign_windows(
-        self, element: IN, timestamp: int, context: AssignerContext
+        self, element: IN, timestamp: int, context: AssignerContext, /
     ) -> Collection[W]:
         """The windows of a record; it may be in several, or in none."""
 
     @abstractmethod
-    def get_default_trigger(self, env: object) -> Trigger[IN, W]:
+    def get_default_trigger(self, env: object, /) -> Trigger[IN, W]:
         """What fires these windows unless the user says otherwise."""
 
     @abstractmethod
@@ -78,7 +78,7 @@ class MergingWindowAssigner(WindowAssigner[IN, W]):
     MergeCallback: TypeAlias = MergeCallback
 
     @abstractmethod
-    def merge_windows(self, windows: Iterable[W], callback: MergeCallback[W]) -> None:
+    def merge_windows(self, windows: Iterable[W], callback: MergeCallback[W], /) -> None:
         """Tell the callback of each group of windows that shall become one."""
 
 
@@ -210,7 +210,7 @@ class SessionWindowTimeGapExtractor(ABC):
     """Says how long the gap behind a record may be."""
 
     @abstractmethod
-    def extract(self, element: Record) -> int:
+    def extract(self, element: Record, /) -> int:
         """In milliseconds, 1 or more."""
 
 

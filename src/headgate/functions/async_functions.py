@@ -30,10 +30,10 @@ class AsyncFunction(Function, Generic[IN, OUT]):
     """
 
     @abstractmethod
-    async def async_invoke(self, value: IN) -> list[OUT]:
+    async def async_invoke(self, value: IN, /) -> list[OUT]:
         """The records that come of this one; an empty list drops it. It must not block."""
 
-    def timeout(self, value: IN) -> list[OUT]:
+    def timeout(self, value: IN, /) -> list[OUT]:
         """Called when ``async_invoke`` takes too long; what it returns takes the place."""
         raise TimeoutError(
             f"async_invoke() of {type(self).__name__} timed out for the record {value!r}; "

@@ -27,18 +27,18 @@ class BatchAsyncFunction(Function, Generic[IN, OUT]):
     """
 
     @abstractmethod
-    async def async_invoke_batch(self, values: list[IN]) -> list[OUT]:
+    async def async_invoke_batch(self, values: list[IN], /) -> list[OUT]:
         """One result for each value, in their order. It must not block.
 
         An exception in the place of a result fails only that record. ``RateLimited`` says that the
         server wants fewer calls; any other exception fails the batch.
         """
 
-    def cost(self, value: IN) -> float:
+    def cost(self, value: IN, /) -> float:
         """What a record counts against ``max_cost`` and ``cost_per_second``: tokens, bytes …"""
         return 1
 
-    def timeout(self, value: IN) -> OUT:
+    def timeout(self, value: IN, /) -> OUT:
         """The result of a record whose call has taken too long."""
         raise TimeoutError(
             f"async_invoke_batch() of {type(self).__name__} timed out for the record {value!r}; "

@@ -76,13 +76,13 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
 
     @abstractmethod
     def process_element(
-        self, value: IN1, ctx: "BroadcastProcessFunction.ReadOnlyContext"
+        self, value: IN1, ctx: "BroadcastProcessFunction.ReadOnlyContext", /
     ) -> Iterable[OUT | Tagged] | None:
         """For records of the normal side; None: nothing."""
 
     @abstractmethod
     def process_broadcast_element(
-        self, value: IN2, ctx: "BroadcastProcessFunction.Context"
+        self, value: IN2, ctx: "BroadcastProcessFunction.Context", /
     ) -> Iterable[OUT | Tagged] | None:
         """For records of the broadcast side, in every task; None: nothing."""
 
@@ -106,18 +106,18 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
     @abstractmethod
     def process_element(
-        self, value: IN1, ctx: "KeyedBroadcastProcessFunction.ReadOnlyContext"
+        self, value: IN1, ctx: "KeyedBroadcastProcessFunction.ReadOnlyContext", /
     ) -> Iterable[OUT | Tagged] | None:
         """For records of the normal side; None: nothing."""
 
     @abstractmethod
     def process_broadcast_element(
-        self, value: IN2, ctx: "KeyedBroadcastProcessFunction.Context"
+        self, value: IN2, ctx: "KeyedBroadcastProcessFunction.Context", /
     ) -> Iterable[OUT | Tagged] | None:
         """For records of the broadcast side, in every task; None: nothing."""
 
     def on_timer(
-        self, timestamp: int, ctx: "KeyedBroadcastProcessFunction.OnTimerContext"
+        self, timestamp: int, ctx: "KeyedBroadcastProcessFunction.OnTimerContext", /
     ) -> Iterable[OUT | Tagged]:
         """A timer that was registered for the current key is due. Yield, or return a list."""
         return ()

@@ -47,13 +47,13 @@ class Evictor(ABC, Generic[IN, W]):
 
     @abstractmethod
     def evict_before(
-        self, elements: list[TimestampedValue], size: int, window: W, ctx: EvictorTools
+        self, elements: list[TimestampedValue], size: int, window: W, ctx: EvictorTools, /
     ) -> None:
         """Delete from ``elements`` before the window function is called."""
 
     @abstractmethod
     def evict_after(
-        self, elements: list[TimestampedValue], size: int, window: W, ctx: EvictorTools
+        self, elements: list[TimestampedValue], size: int, window: W, ctx: EvictorTools, /
     ) -> None:
         """Delete from ``elements`` after the window function was called."""
 

@@ -34,7 +34,7 @@ class Function(ABC):  # noqa: B024 - each kind of function has its own abstract 
     """Base of all functions."""
 
     @does_nothing  # noqa: B027
-    def open(self, runtime_context: RuntimeContext) -> None:
+    def open(self, runtime_context: RuntimeContext, /) -> None:
         """Before the first record of a task: connect, load a model, and so on."""
 
     def close(self) -> None:  # noqa: B027
@@ -45,7 +45,7 @@ class MapFunction(Function, Generic[IN, OUT]):
     """One record out for each record in."""
 
     @abstractmethod
-    def map(self, value: IN) -> OUT:
+    def map(self, value: IN, /) -> OUT:
         """The new record; None is refused."""
 
 
@@ -53,7 +53,7 @@ class FlatMapFunction(Function, Generic[IN, OUT]):
     """Any number of records out for each record in."""
 
     @abstractmethod
-    def flat_map(self, value: IN) -> Iterable[OUT]:
+    def flat_map(self, value: IN, /) -> Iterable[OUT]:
         """The new records: return a list, or yield them."""
 
 
@@ -67,7 +67,7 @@ class FilterFunction(Function, Generic[IN]):
     """Says which records go on."""
 
     @abstractmethod
-    def filter(self, value: IN) -> bool:
+    def filter(self, value: IN, /) -> bool:
         """True: it goes on."""
 
 
@@ -75,7 +75,7 @@ class ReduceFunction(Function, Generic[V]):
     """Makes one record out of two."""
 
     @abstractmethod
-    def reduce(self, value1: V, value2: V) -> V:
+    def reduce(self, value1: V, value2: V, /) -> V:
         """``value1`` is the result so far, ``value2`` the next record."""
 
 
@@ -92,7 +92,7 @@ class KeySelector(Function, Generic[IN, K]):
     """Takes the key out of a record. The same record must always give the same key."""
 
     @abstractmethod
-    def get_key(self, value: IN) -> K:
+    def get_key(self, value: IN, /) -> K:
         """The key; it need not be hashable."""
 
 
@@ -107,7 +107,7 @@ class Partitioner(Function, Generic[KEY]):
     """Says which task of the next operator gets the records of a key."""
 
     @abstractmethod
-    def partition(self, key: KEY, num_partitions: int) -> int:
+    def partition(self, key: KEY, num_partitions: int, /) -> int:
         """A number from 0 to ``num_partitions`` - 1."""
 
 
@@ -174,7 +174,7 @@ class ProcessFunction(Function, Generic[IN, OUT]):
 
     @abstractmethod
     def process_element(
-        self, value: IN, ctx: "ProcessFunction.Context"
+        self, value: IN, ctx: "ProcessFunction.Context", /
     ) -> "Iterable[OUT | Tagged] | None":
         """Yield records, or ``(tag, record)`` for a side output; None: nothing."""
 
@@ -205,12 +205,12 @@ class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
 
     @abstractmethod
     def process_element(
-        self, value: IN, ctx: "KeyedProcessFunction.Context"
+        self, value: IN, ctx: "KeyedProcessFunction.Context", /
     ) -> "Iterable[OUT | Tagged] | None":
         """Yield records, or ``(tag, record)`` for a side output; None: nothing."""
 
     def on_timer(
-        self, timestamp: int, ctx: "KeyedProcessFunction.OnTimerContext"
+        self, timestamp: int, ctx: "KeyedProcessFunction.OnTimerContext", /
     ) -> Iterable[OUT | Tagged]:
         """A timer that was registered for the current key is due. Yield, or return a list."""
         return ()
@@ -220,11 +220,11 @@ class CoMapFunction(Function, Generic[IN1, IN2, OUT]):
     """A map for each of two connected streams. None is dropped."""
 
     @abstractmethod
-    def map1(self, value: IN1) -> OUT | None:
+    def map1(self, value: IN1, /) -> OUT | None:
         """For records of the first stream."""
 
     @abstractmethod
-    def map2(self, value: IN2) -> OUT | None:
+    def map2(self, value: IN2, /) -> OUT | None:
         """For records of the second stream."""
 
 
@@ -232,11 +232,11 @@ class CoFlatMapFunction(Function, Generic[IN1, IN2, OUT]):
     """A flat map for each of two connected streams."""
 
     @abstractmethod
-    def flat_map1(self, value: IN1) -> Iterable[OUT] | None:
+    def flat_map1(self, value: IN1, /) -> Iterable[OUT] | None:
         """For records of the first stream."""
 
     @abstractmethod
-    def flat_map2(self, value: IN2) -> Iterable[OUT] | None:
+    def flat_map2(self, value: IN2, /) -> Iterable[OUT] | None:
         """For records of the second stream."""
 
 
@@ -248,13 +248,13 @@ class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
 
     @abstractmethod
     def process_element1(
-        self, value: IN1, ctx: "CoProcessFunction.Context"
+        self, value: IN1, ctx: "CoProcessFunction.Context", /
     ) -> "Iterable[OUT | Tagged] | None":
         """For records of the first stream."""
 
     @abstractmethod
     def process_element2(
-        self, value: IN2, ctx: "CoProcessFunction.Context"
+        self, value: IN2, ctx: "CoProcessFunction.Context", /
     ) -> "Iterable[OUT | Tagged] | None":
         """For records of the second stream."""
 
@@ -270,18 +270,18 @@ class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
 
     @abstractmethod
     def process_element1(
-        self, value: IN1, ctx: "KeyedCoProcessFunction.Context"
+        self, value: IN1, ctx: "KeyedCoProcessFunction.Context", /
     ) -> "Iterable[OUT | Tagged] | None":
         """For records of the first stream."""
 
     @abstractmethod
     def process_element2(
-        self, value: IN2, ctx: "KeyedCoProcessFunction.Context"
+        self, value: IN2, ctx: "KeyedCoProcessFunction.Context", /
     ) -> "Iterable[OUT | Tagged] | None":
         """For records of the second stream."""
 
     def on_timer(
-        self, timestamp: int, ctx: "KeyedCoProcessFunction.OnTimerContext"
+        self, timestamp: int, ctx: "KeyedCoProcessFunction.OnTimerContext", /
     ) -> Iterable[OUT | Tagged]:
         """A timer that was registered for the current key is due. Yield, or return a list."""
         return ()
@@ -299,7 +299,7 @@ class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
 
     @abstractmethod
     def process_element(
-        self, left: IN1, right: IN2, ctx: "ProcessJoinFunction.Context"
+        self, left: IN1, right: IN2, ctx: "ProcessJoinFunction.Context", /
     ) -> "Iterable[OUT | Tagged] | None":
         """Yield records, or ``(tag, record)`` for a side output; None: nothing."""
 
@@ -317,7 +317,7 @@ class SinkFunction(Function, Generic[IN]):
             """Milliseconds since 1970."""
 
     @abstractmethod
-    def invoke(self, value: IN, context: "SinkFunction.Context") -> None:
+    def invoke(self, value: IN, context: "SinkFunction.Context", /) -> None:
         """Called for each record."""
 
 
@@ -355,7 +355,7 @@ class SourceFunction(Function, Generic[OUT]):
             """Hold it while a record is collected and the function's own position follows."""
 
     @abstractmethod
-    def run(self, ctx: "SourceFunction.SourceContext") -> None:
+    def run(self, ctx: "SourceFunction.SourceContext", /) -> None:
         """Call ``ctx.collect`` for each record; return at the end."""
 
     @abstractmethod
@@ -375,10 +375,10 @@ class CheckpointedFunction(ABC):
     """
 
     @abstractmethod
-    def initialize_state(self, context: FunctionInitializationContext) -> None:
+    def initialize_state(self, context: FunctionInitializationContext, /) -> None:
         """Before ``open``: ask for the states, which hold what an earlier run has left."""
 
-    def snapshot_state(self, context: FunctionSnapshotContext) -> None:  # noqa: B027
+    def snapshot_state(self, context: FunctionSnapshotContext, /) -> None:  # noqa: B027
         """Before each snapshot: bring the states up to date."""
 
 
@@ -390,8 +390,8 @@ class CheckpointListener(ABC):
     """
 
     @abstractmethod
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+    def notify_checkpoint_complete(self, checkpoint_id: int, /) -> None:
         """The checkpoint is stored for good; no later failure goes back behind it."""
 
-    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027
+    def notify_checkpoint_aborted(self, checkpoint_id: int, /) -> None:  # noqa: B027
         """The checkpoint came to nothing."""

@@ -72,28 +72,28 @@ class Trigger(ABC, Generic[IN, W]):
 
     @abstractmethod
     def on_element(
-        self, element: IN, timestamp: int, window: W, ctx: TriggerTools
+        self, element: IN, timestamp: int, window: W, ctx: TriggerTools, /
     ) -> TriggerResult:
         """A record was put into the window."""
 
     @abstractmethod
-    def on_processing_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
+    def on_processing_time(self, time: int, window: W, ctx: TriggerTools, /) -> TriggerResult:
         """A timer that was registered with ``ctx`` is due."""
 
     @abstractmethod
-    def on_event_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
+    def on_event_time(self, time: int, window: W, ctx: TriggerTools, /) -> TriggerResult:
         """A timer that was registered with ``ctx`` is due."""
 
     def can_merge(self) -> bool:
         """Whether it can be used with session windows, and has ``on_merge``."""
         return False
 
-    def on_merge(self, window: W, ctx: MergeTools) -> None:
+    def on_merge(self, window: W, ctx: MergeTools, /) -> None:
         """Several windows became this one."""
         raise NotImplementedError(f"{type(self).__name__} cannot merge windows")
 
     @abstractmethod
-    def clear(self, window: W, ctx: TriggerTools) -> None:
+    def clear(self, window: W, ctx: TriggerTools, /) -> None:
         """The window has ended: drop its state and timers."""
 
 

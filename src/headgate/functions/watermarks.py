@@ -23,7 +23,7 @@ class TimestampAssigner(ABC):
     """Takes the event time out of a record."""
 
     @abstractmethod
-    def extract_timestamp(self, value: Record, record_timestamp: int) -> int:
+    def extract_timestamp(self, value: Record, record_timestamp: int, /) -> int:
         """Milliseconds since 1970; ``record_timestamp`` is what the record had before, the
         smallest of all times if it had none.
         """
@@ -49,11 +49,11 @@ class WatermarkGenerator(ABC):
     """Says how far event time is, in view of records or of the clock."""
 
     @abstractmethod
-    def on_event(self, event: Record, timestamp: int, output: WatermarkOutput) -> None:
+    def on_event(self, event: Record, timestamp: int, output: WatermarkOutput, /) -> None:
         """For each record; what is emitted here goes out right behind it."""
 
     @abstractmethod
-    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+    def on_periodic_emit(self, output: WatermarkOutput, /) -> None:
         """Now and then (``pipeline.auto-watermark-interval``), until the input has ended."""
 
 

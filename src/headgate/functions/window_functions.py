@@ -37,14 +37,14 @@ class AggregateFunction(Function, Generic[IN, ACC, OUT]):
         """A new one, for each key and window."""
 
     @abstractmethod
-    def add(self, value: IN, accumulator: ACC) -> ACC:
+    def add(self, value: IN, accumulator: ACC, /) -> ACC:
         """The accumulator with one record more; it may be the same object, changed."""
 
     @abstractmethod
-    def get_result(self, accumulator: ACC) -> OUT:
+    def get_result(self, accumulator: ACC, /) -> OUT:
         """What goes out."""
 
-    def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
+    def merge(self, acc_a: ACC, acc_b: ACC, /) -> ACC:
         """Both accumulators in one; needed where windows merge, as sessions do."""
         raise NotImplementedError(
             f"{type(self).__name__} has no merge(acc_a, acc_b), which windows that merge need"
@@ -55,7 +55,7 @@ class WindowFunction(Function, Generic[IN, OUT, KEY, WINDOW]):
     """Called with the contents of a window of one key."""
 
     @abstractmethod
-    def apply(self, key: KEY, window: WINDOW, inputs: Iterable[IN]) -> Iterable[OUT]:
+    def apply(self, key: KEY, window: WINDOW, inputs: Iterable[IN], /) -> Iterable[OUT]:
         """The results: return a list, or yield them."""
 
 
@@ -63,7 +63,7 @@ class AllWindowFunction(Function, Generic[IN, OUT, WINDOW]):
     """Called with the contents of a window of a stream without keys."""
 
     @abstractmethod
-    def apply(self, window: WINDOW, inputs: Iterable[IN]) -> Iterable[OUT]:
+    def apply(self, window: WINDOW, inputs: Iterable[IN], /) -> Iterable[OUT]:
         """The results: return a list, or yield them."""
 
 
@@ -94,11 +94,11 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, WINDOW]):
 
     @abstractmethod
     def process(
-        self, key: KEY, context: "ProcessWindowFunction.Context[WINDOW]", elements: Iterable[IN]
+        self, key: KEY, context: "ProcessWindowFunction.Context[WINDOW]", elements: Iterable[IN], /
     ) -> Iterable[OUT | Tagged]:
         """Yield records, or ``(tag, record)`` for a side output."""
 
-    def clear(self, context: "ProcessWindowFunction.Context[WINDOW]") -> None:
+    def clear(self, context: "ProcessWindowFunction.Context[WINDOW]", /) -> None:
         """The window is over: clear the state that belongs to it."""
 
 
@@ -110,11 +110,11 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, WINDOW]):
 
     @abstractmethod
     def process(
-        self, context: "ProcessAllWindowFunction.Context[WINDOW]", elements: Iterable[IN]
+        self, context: "ProcessAllWindowFunction.Context[WINDOW]", elements: Iterable[IN], /
     ) -> Iterable[OUT | Tagged]:
         """Yield records, or ``(tag, record)`` for a side output."""
 
-    def clear(self, context: "ProcessAllWindowFunction.Context[WINDOW]") -> None:
+    def clear(self, context: "ProcessAllWindowFunction.Context[WINDOW]", /) -> None:
         """The window is over: clear the state that belongs to it."""
 
 
@@ -122,7 +122,7 @@ class JoinFunction(Function, Generic[IN1, IN2, OUT]):
     """One record for each pair that meets in a window."""
 
     @abstractmethod
-    def join(self, first: IN1, second: IN2) -> OUT:
+    def join(self, first: IN1, second: IN2, /) -> OUT:
         """The joined record; None is refused."""
 
 
@@ -130,7 +130,7 @@ class FlatJoinFunction(Function, Generic[IN1, IN2, OUT]):
     """Any number of records for each pair that meets in a window."""
 
     @abstractmethod
-    def join(self, first: IN1, second: IN2) -> Iterable[OUT]:
+    def join(self, first: IN1, second: IN2, /) -> Iterable[OUT]:
         """The joined records: return a list, or yield them."""
 
 
@@ -138,5 +138,5 @@ class CoGroupFunction(Function, Generic[IN1, IN2, OUT]):
     """Called once for each key and window that either stream has records in."""
 
     @abstractmethod
-    def co_group(self, first: Iterable[IN1], second: Iterable[IN2]) -> Iterable[OUT]:
+    def co_group(self, first: Iterable[IN1], second: Iterable[IN2], /) -> Iterable[OUT]:
         """The results: return a list, or yield them. One of the two may be empty."""

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeGuard
 
 from headgate import (
     AggregateFunction,
+    AggregatingStateDescriptor,
     AllWindowFunction,
     AsyncDataStream,
     AsyncFunction,
@@ -26,6 +27,7 @@ from headgate import (
     KeyedProcessFunction,
     KeyedStream,
     KeySelector,
+    ListStateDescriptor,
     MapFunction,
     MapStateDescriptor,
     OutputTag,
@@ -139,8 +141,8 @@ WORDS = OutputTag("words", Types.STRING())
 
 
 class Page(MapFunction[Click, int]):
-    def map(self, value: Click) -> int:
-        return value.page
+    def map(self, click: Click) -> int:
+        return click.page
 
 
 class Digits(FlatMapFunction[int, str]):
@@ -165,20 +167,22 @@ class SumOfPairs(ReduceFunction[tuple[str, int]]):
 
 class Parted(ProcessFunction[Click, int]):
     def process_element(
-        self, value: Click, ctx: ProcessFunction.Context
+        self, click: Click, context: ProcessFunction.Context
     ) -> Iterator[int | tuple[OutputTag[Click], Click]]:
-        yield value.page
-        yield LATE, value
+        yield click.page
+        yield LATE, click
 
 
 class Pages(KeyedProcessFunction[str, Click, tuple[str, int]]):
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.LONG()))
-        self.pages = runtime_context.get_map_state(
-            MapStateDescriptor("pages", Types.INT(), Types.STRING())
-        )
+    def open(self, runtime: RuntimeContext) -> None:
+        self.seen = runtime.get_state(ValueStateDescriptor("seen", Types.LONG()))
+        of_map = MapStateDescriptor("pages", Types.INT(), Types.STRING())
+        of_average = AggregatingStateDescriptor("average", Average())
         reveal_type(self.seen)  # ValueState[int]
-        reveal_type(self.pages)  # MapState[int, str]
+        reveal_type(runtime.get_map_state(of_map))  # MapState[int, str]
+        reveal_type(runtime.get_aggregating_state(of_average))  # AggregatingState[int, float]
+        of_list = ListStateDescriptor("list", Types.LIST(Types.STRING()))
+        reveal_type(runtime.get_list_state(of_list))  # ListState[list[str]]
 
     def process_element(
         self, value: Click, ctx: KeyedProcessFunction.Context
