@@ -48,7 +48,7 @@ class LogOut(KeyedProcessFunction):
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[str]:
         before = self.seen.value()
-        if before == timestamp - TEN_MINUTES_MS:  # else they were seen since
+        if before is not None and before + TEN_MINUTES_MS == timestamp:  # not seen since
             self.seen.clear()
             yield logged_out(ctx.get_current_key(), before)
 
