@@ -1,7 +1,8 @@
 """Equal keys of different kinds have one group, the same bytes and one place in a dictionary."""
 
 import uuid
-from collections import namedtuple
+from array import array
+from collections import UserString, deque, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, timezone
@@ -10,11 +11,15 @@ from enum import Enum, IntEnum
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
-from typing import Any
+from pathlib import PosixPath, PurePosixPath
+from typing import Any, Generic, TypeVar
 from zoneinfo import ZoneInfo
 
+import attrs
 import numpy as np
 import pandas as pd
+import pydantic
+import pydantic.v1
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +74,54 @@ class Slotted:
 class Noted:
     value: int
     note: str = field(default="", compare=False)
+
+
+class Sensor(pydantic.BaseModel, frozen=True):
+    """Notes which fields were set, and does not compare that."""
+
+    name: str
+    unit: str = "C"
+
+    @cached_property
+    def label(self) -> str:
+        return f"{self.name} in {self.unit}"
+
+
+class OldSensor(pydantic.v1.BaseModel):
+    name: str
+    unit: str = "C"
+
+    class Config:
+        frozen = True
+        extra = "allow"
+
+
+T = TypeVar("T")
+
+
+class Boxed(pydantic.BaseModel, Generic[T], frozen=True):
+    value: T
+
+
+class Loose(pydantic.BaseModel, frozen=True, extra="allow"):
+    name: str
+
+
+@attrs.frozen
+class Place:
+    name: str = attrs.field(eq=str.lower)
+    note: str = attrs.field(default="", eq=False)
+
+
+@attrs.frozen(slots=False)
+class OpenPlace:
+    name: str = attrs.field(eq=str.lower)
+    note: str = attrs.field(default="", eq=False)
+
+
+def read_label(sensor: Sensor) -> Sensor:
+    assert sensor.label
+    return sensor
 
 
 def in_zone(hours: float, *fields: int) -> datetime:
@@ -128,6 +181,14 @@ EQUAL: list[list[Key]] = [
     [Noted(1), Noted(1, "a"), Noted(True)],
     [Slotted(1), Slotted(1.0, "a")],
     [Holder("x"), read(Holder("x"))],
+    [PurePosixPath("a/b"), PosixPath("a//b")],
+    ["a", UserString("a")],
+    [Sensor(name="a"), Sensor(name="a", unit="C"), read_label(Sensor(name="a"))],
+    [Boxed[int](value=1), Boxed[float](value=1), Boxed(value=1)],
+    [Loose(name="a", more=1), Loose(more=True, name="a")],
+    [OldSensor(name="a"), OldSensor(name="a", unit="C")],
+    [Place("a"), Place("A", "a note")],
+    [OpenPlace("a"), OpenPlace("A", "a note")],
 ]  # fmt: skip
 
 ALIKE: list[list[Key]] = [
@@ -137,6 +198,8 @@ ALIKE: list[list[Key]] = [
     [{"a": 1}, {"a": True}],
     [[1, 2], [1.0, 2]],
     [("a", [1]), Pair("a", [1.0])],
+    [deque([1, 2]), deque([1.0, 2], maxlen=2)],
+    [array("i", [1]), array("d", [1])],
 ]
 """Some of them cannot be hashed."""
 
@@ -246,6 +309,18 @@ DIFFERENT: list[Key] = [
     *(np.timedelta64(1, "M"), np.timedelta64(2, "D"), np.timedelta64(10**15, "s")),
     *(datetime(2024, 1, 1, 12), in_zone(0, 2024, 1, 1), time(1), at_offset(0, 1), at_offset(3, 1)),
     *(range(2), range(1, 2), Decimal("1e400"), Decimal("2e400"), Noted(1), Noted(2), Slotted(1)),
+    *(Sensor(name="a"), Sensor(name="b"), Boxed(value=1), Boxed(value=2), Loose(name="a")),
+    *(
+        Loose(name="a", more=1),
+        OldSensor(name="a"),
+        OldSensor(name="a", more=1),
+        Place("a"),
+        Place("b"),
+        OpenPlace("a"),
+        array("i"),
+        deque(),
+    ),
+    *(PurePosixPath("a"), PurePosixPath("b")),
     *(datetime(1, 1, 1, tzinfo=BERLIN), pd.NaT, timezone.utc, timezone(timedelta(hours=1))),
 ]
 

@@ -7,13 +7,16 @@ they give to pickle has to be equal for equal objects, or they define ``__headga
 """
 
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import Field, fields, is_dataclass
+from array import array
+from collections import UserString, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from math import nan
+from pathlib import PurePath, PurePosixPath, PureWindowsPath
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -65,10 +68,13 @@ def parts_of(key: Key) -> str | list[Key]:
     if isinstance(parts, str):
         return parts
     found = [list(part) if isinstance(part, Iterator) else part for part in parts]
-    kind: type = type(key)
-    compared = _compared_fields(kind)
-    if compared is not None and len(found) > 2:
-        found[2] = _compared(found[2], compared)
+    if len(found) > 2:
+        kind: type = type(key)
+        compared = _compared_fields(kind)
+        if compared is not None:
+            found[2] = _compared(found[2], compared)
+        elif isinstance(found[2], dict) and not _FIELDS_SET.isdisjoint(found[2]):
+            found[1:3] = _compared_model(kind, found[1], found[2])
     return found
 
 
@@ -130,6 +136,12 @@ def _range(key: range) -> Key:
     return range(key.start, key.start + len(key) * key.step, key.step)
 
 
+def _path(key: PurePath) -> Key:
+    if isinstance(key, PureWindowsPath):
+        return PureWindowsPath(str(key).lower())
+    return PurePosixPath(key)
+
+
 def _float(key: float) -> Key:
     return key if key == key else NAN
 
@@ -187,6 +199,12 @@ _MAKERS: Final[tuple[tuple[type, Make], ...]] = (
     (complex, _complex),
     (UUID, lambda key: UUID(int=key.int)),
     (range, _range),
+    (PurePath, _path),
+    (UserString, lambda key: key.data),
+)
+_ITEM_MAKERS: Final[tuple[tuple[type, Make], ...]] = (
+    (deque, lambda key: KeyParts("deque", *key)),
+    (array, lambda key: KeyParts("array", *key)),
 )
 _NUMPY_MAKERS: Final[tuple[tuple[str, Make], ...]] = (
     ("bool_", bool),
@@ -201,7 +219,7 @@ _SCALAR_MAKERS: Final = frozenset(make for _, make in (*_MAKERS, *_NUMPY_MAKERS)
 @lru_cache(_KINDS)
 def _maker(kind: type) -> Make | None:
     """What makes canonical keys of a kind; None: its keys are."""
-    for base, make in _MAKERS:
+    for base, make in (*_MAKERS, *_ITEM_MAKERS):
         if issubclass(kind, base):
             return make
     numpy = sys.modules.get("numpy")  # a key of its kinds cannot be there before it
@@ -213,24 +231,56 @@ def _maker(kind: type) -> Make | None:
     return own
 
 
+_FIELDS_SET: Final = frozenset({"__pydantic_fields_set__", "__fields_set__"})
+"""What a model of pydantic notes, and does not compare: which fields were given; 2 and 1."""
+
+Compared: TypeAlias = Mapping[str, Make | None]
+"""What of each field of a class is compared; None: nothing."""
+
+
 @lru_cache(_KINDS)
-def _compared_fields(kind: type) -> tuple[Field[Key], ...] | None:
-    """The fields of a dataclass whose objects are compared by them."""
+def _compared_fields(kind: type) -> Compared | None:
+    """Of a dataclass, or a class of attrs, whose objects are compared by their fields."""
+    if "__attrs_attrs__" in kind.__dict__:
+        own = kind.__attrs_attrs__  # type: ignore[attr-defined]
+        return {field.name: (field.eq_key or _whole) if field.eq else None for field in own}
     if not is_dataclass(kind) or not kind.__dataclass_params__.eq:  # type: ignore[attr-defined]
         return None
-    return fields(kind)
+    return {field.name: _whole if field.compare else None for field in fields(kind)}
 
 
-def _compared(state: object, own: tuple[Field[Key], ...]) -> object:
+def _whole(value: Key) -> Key:
+    return value
+
+
+def _compared(state: object, own: Compared) -> object:
     """The part of an object's state that counts, in the shape of the whole."""
-    names = {field.name for field in own}
-    compared = {field.name for field in own if field.compare}
     match state:
-        case dict() if names <= state.keys():
-            return {name: value for name, value in state.items() if name in compared}
-        case (None, dict() as slots) if names <= slots.keys():
-            return None, {name: value for name, value in slots.items() if name in compared}
+        case dict() if own.keys() <= state.keys():
+            return _compared_values(state, own)
+        case (None, dict() as slots) if own.keys() <= slots.keys():
+            return None, _compared_values(slots, own)
         case list() if len(state) == len(own):  # of one with slots that is frozen
-            return [value for field, value in zip(own, state, strict=True) if field.compare]
+            return list(_compared_values(dict(zip(own, state, strict=True)), own).values())
         case _:
             return state
+
+
+def _compared_values(values: dict[str, Key], own: Compared) -> dict[str, Key]:
+    return {
+        name: compared(value)
+        for name, value in values.items()
+        if (compared := own.get(name)) is not None
+    }
+
+
+def _compared_model(kind: type, made_of: Key, state: dict[str, Key]) -> tuple[Key, Key]:
+    """What makes a model of pydantic, and its state, without what the model does not compare."""
+    compared = {name: part for name, part in state.items() if name not in _FIELDS_SET}
+    names, values = getattr(kind, "model_fields", None), state["__dict__"]
+    if names is not None and names.keys() <= values.keys():  # beside them is what was cached
+        compared["__dict__"] = {name: values[name] for name in names}
+    generic = getattr(kind, "__pydantic_generic_metadata__", None)
+    if generic is not None and generic["origin"] is not None and made_of == (kind,):
+        return (generic["origin"],), compared
+    return made_of, compared
