@@ -32,7 +32,9 @@ SECRET_KEYS = [
     *("execution.checkpointing.hmac.secret", "spark.authenticate.secret", "azure.shared.key"),
     *("encryption.key", "signing-key", "secrets.database", "pw", "mqtt.pw", "dbpass", "userpass"),
     *("jwt", "auth.jwt", "aws.creds", "passkey", "privkey", "hmac_key", "master.key", "ssh_key"),
-    *("OPENAI_KEY", "fernet.key"),
+    *("OPENAI_KEY", "fernet.key", "Ocp-Apim-Subscription-Key", "x-functions-key", "auth_key"),
+    *("authkey", "DD_APP_KEY", "license.key", "ANTHROPIC_KEY", "storage_key", "consumer.key"),
+    *("psk", "nkey.seed", "basic.auth", "basicAuth", "http.auth", "auth-header"),
 ]
 
 OPEN_KEYS = [
@@ -42,7 +44,8 @@ OPEN_KEYS = [
     *("secretary", "secret-file", "execution.checkpointing.hmac.secret-file", "token.endpoint.url"),
     *("ssl.key.location", "security.ssl.internal.key", "spark.authenticate", "author"),
     *("security.delegation.tokens.enabled", "token.lifetime", "fs.s3a.aws.credentials.provider"),
-    *("max_tokens", "maxTokens", "prompt.tokens", "total-tokens"),
+    *("max_tokens", "maxTokens", "prompt.tokens", "total-tokens", "client.auth", "oauth.enabled"),
+    *("seed", "random.seed", "auth.scopes", "app.keyspace", "storage.keys.count"),
     *(
         "signature.method",
         "signal",
@@ -143,6 +146,23 @@ SECRET_VALUES = [
     f"glpat-{PW}{PW}{PW}",
     f"xoxb-123-{PW}{PW}",
     f"sk-proj-{PW}{PW}{PW}",
+    f"sk_live_{PW}{PW}{PW}",
+    f"xapp-1-{PW}{PW}",
+    f"hf_{PW}{PW}{PW}{PW}",
+    f"npm_{PW}{PW}{PW}{PW}",
+    f"SG.{PW}{PW}{PW}.{PW}{PW}{PW}",
+    f"X-Auth-Token: {PW}",
+    f"curl -H 'X-Vault-Token: s.{PW}' http://h",
+    f"[('x-api-key', '{PW}')]",
+    f"(('X-Auth-Token', b'{PW}'),)",
+    f"[('Authorization', 'ApiKey {PW}')]",
+    f'{{\\"password\\": \\"{PW}\\", \\"user\\": \\"me\\"}}',
+    f'{{\\"token\\":\\"{PW}\\"}}',
+    f"password : {PW}",
+    f"ALTER ROLE me WITH PASSWORD '{PW}'",
+    f"CREATE USER me IDENTIFIED BY '{PW}'",
+    f"redirect=/x%3Fpassword%3D{PW}",
+    f"https://hooks.slack.com/services/T0/B0/{PW}",
 ]
 
 OPEN_TEXTS = [
@@ -176,6 +196,11 @@ OPEN_TEXTS = [
     "docker.io/org/app:1.2@sha256:0123456789abcdef",
     "a ghp_ prefix, sk-learn-contrib-of-2024, task-1234567890123456789012 and <token>",
     "<tokenizer>bert</tokenizer>",
+    "SUBSCRIPTION and SUACSSL3 and dapi and hf_hub_download, npm_config_cache, SG.1",
+    "[('content-type', 'text/plain'), ('sort-key', 'x')]",
+    "the password is stored as 'hash'",
+    "unexpected token : '}' at line 3",
+    "x%3D3",
     "",
     "plain words",
 ]
@@ -200,6 +225,20 @@ def test_a_secret_within_a_text_is_hidden_in_settings_and_in_messages(text: str)
         shown = without_secrets(around)
         assert PW not in shown
         assert HIDDEN in shown
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY",
+        "dapi0123456789abcdef0123456789abcdef",
+        "AIzaSyA0123456789abcdefghijklmnopqrstuv",
+    ],
+)
+def test_secrets_are_known_by_their_form(secret: str) -> None:
+    """A seed of NATS, tokens of Databricks and Google."""
+    assert shown_setting("some.key", secret) == HIDDEN
+    assert without_secrets(f"it failed with {secret!r} today") == f"it failed with '{HIDDEN}' today"
 
 
 @pytest.mark.parametrize("text", OPEN_TEXTS)
@@ -265,6 +304,14 @@ def test_long_texts_take_a_bounded_time(part: str) -> None:
             "<token>",
             "sk-a",
             "ghp_",
+            "SG.aaaaaaaaaaaaaaaaaaaa",
+            "hf_",
+            "password '",
+            "identified by ",
+            "password%3D",
+            "('x-key', ",
+            '\\"token\\":',
+            "password ",
         ),
     ],
 )

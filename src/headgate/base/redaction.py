@@ -18,21 +18,29 @@ HIDDEN: Final = "******"
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _ANYWHERE: Final = re.compile(
     r"passw|passphrase|passcode|secret(?!ar)|credential|jaas|apikey|accesskey|accountkey"
-    r"|privatekey|privkey|passkey|sharedkey|userinfo"
+    r"|privatekey|privkey|passkey|sharedkey|authkey|userinfo"
 )
 """In any word of a key, and in words that were written together: ``dbpassword``."""
 _WHOLE: Final = frozenset(("token", "tokens", "pwd", "sas"))
 _LAST: Final = frozenset(
-    ("pass", "pw", "sig", "authorization", "cookie", "bearer", "jwt", "creds", "dbpass", "userpass")
+    (
+        *("pass", "pw", "sig", "authorization", "cookie", "bearer", "jwt", "creds", "dbpass"),
+        *("userpass", "psk"),
+    )
 )
 """Of these words only the last of a key tells a secret: ``db.pass``, not ``pass.through``."""
 _ENDS: Final = ("pwd", "token")
 _KEYS_OF: Final = (
-    *("access", "account", "api", "encryption", "fernet", "hmac", "master", "openai", "private"),
-    *("secret", "shared", "signing", "ssh"),
+    *("access", "account", "anthropic", "api", "app", "auth", "consumer", "encryption", "fernet"),
+    *("functions", "hmac", "license", "master", "openai", "private", "secret", "shared"),
+    *("signing", "ssh", "storage", "subscription"),
 )
 _PAIRS: Final = frozenset(
-    [*((kind, "key") for kind in _KEYS_OF), ("user", "info"), ("pass", "word"), ("pass", "phrase")]
+    (
+        *((kind, "key") for kind in _KEYS_OF),
+        *(("user", "info"), ("pass", "word"), ("pass", "phrase"), ("nkey", "seed")),
+        *(("basic", "auth"), ("http", "auth"), ("auth", "header")),
+    )
 )
 _ABOUT: Final = frozenset(
     (
@@ -123,7 +131,7 @@ def plain_url(url: str) -> str:
     scheme, sign, rest = url.partition("://")
     if not sign:
         return without_secrets(url)
-    return f"{scheme}://{rest[login_end(scheme, rest) :].partition('?')[0]}"
+    return _HOOK.sub(_hide_last, f"{scheme}://{rest[login_end(scheme, rest) :].partition('?')[0]}")
 
 
 def has_stray_login(url: str) -> bool:
@@ -154,12 +162,13 @@ _QUERY: Final = re.compile(rf"[?&]([\w.\-%]{{1,200}})=((?:(?!{_END})[^\s&#])+)")
 _ANY_VALUE: Final = re.compile(_VALUE, re.S)
 _QUOTED_VALUE: Final = re.compile(_QUOTED, re.S)
 _KEYS: Final = (
-    (re.compile(rf"(?<![?&])({_KEY})=(?!=)(?=\S)"), False),
+    (re.compile(rf"(?<![?&])({_KEY})(?:=(?!=)|%3[Dd])(?=\S)"), False),
     (re.compile(rf"""["']({_KEY})["']\s*:\s*"""), False),
     (re.compile(r"--([\w\-]{1,100})[ \t]+(?![\-\s])"), False),
-    (re.compile(r"""["']([\w\-]{1,200}\.[\w.\-]{1,200})["']\s*,\s*(?=["'bru])"""), False),
+    (re.compile(r"""["']((?=\w*[.\-])[\w.\-]{2,200})["']\s*,\s*(?=["'bru])"""), False),
+    (re.compile(r"""["']((?:[Aa]uthorization|[Cc]ookie))["']\s*,\s*(?=["'bru])"""), False),
     (re.compile(rf"({_KEY})(?:[ \t]+=|=(?=[ \t]))[ \t]*(?![=\s])"), True),
-    (re.compile(rf"({_KEY}):[ \t]*(?=\S)"), True),
+    (re.compile(rf"({_KEY})[ \t]{{0,3}}:[ \t]*(?=\S)"), True),
 )
 """What stands before a value; True: code and prose have the same, as in ``bad token: '}'``."""
 _HEADER: Final = re.compile(
@@ -173,17 +182,33 @@ _PEM: Final = re.compile(
 )
 _JWT: Final = re.compile(r"(?<![\w\-])(eyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*)")
 _ISSUED: Final = re.compile(
-    r"(?<![\w\-])(?:(?:gh[opsur]_|github_pat_|glpat-|xox[abprs]-)[\w\-]{12,}"
-    r"|sk-(?:[a-z]{1,10}\d{0,4}-){0,2}[A-Za-z\d]{20,})"
+    r"(?<![\w\-])(?:(?:gh[opsur]_|github_pat_|glpat-|xox[abprs]-|xapp-)[\w\-]{12,}"
+    r"|sk-(?:[a-z]{1,10}\d{0,4}-){0,2}[A-Za-z\d]{20,}"
+    r"|(?:[sr]k_(?:live|test)|hf|npm)_[A-Za-z\d]{20,}|SG\.[\w\-]{16,}\.[\w\-]{16,}"
+    r"|dapi[\da-f]{32}|AIza[\w\-]{30,}|ya29\.[\w\-]{20,}|S[ACNOUX][A-Z2-7]{56}(?!\w))"
 )
-"""Tokens of services that give them a beginning by which they are known."""
+"""Tokens of services that give them a beginning by which they are known, and seeds of NATS."""
+_HOOK: Final = re.compile(
+    r"(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks|api\.telegram\.org)"
+    r"/([\w/:\-]+)"
+)
+"""Whoever knows such an address may write to it."""
+_SQL: Final = re.compile(
+    r"\b(?:password|identified(?: with [\w']{1,50})? by)[ \t]+'((?:[^'\\]|\\.|'')*)'", re.I
+)
+_ESCAPED: Final = re.compile(
+    r"""\\["']([\w.\-]{1,200})\\["']\s*:\s*\\["']((?:[^\\"']|\\(?!["']))+)"""
+)
+"""JSON within a text of JSON, or within the repr of one."""
 _ELEMENT: Final = re.compile(r"<(?:[\w\-]{1,50}:)?([\w.\-]{1,100})(?: [^<>]{0,200})?>([^<>\s]+)</")
 _NO_VALUES: Final = frozenset(
     ("None", "null", "true", "false", "True", "False", "str", "bytes", "int", "''", '""')
 )
 _STRONG: Final = re.compile(r"passw|passphrase|secret(?!ar)|pwd|api.?key|access.?key|credential")
 _HINT: Final = re.compile(
-    r"[=@]|://|:\s*\S|--|PRIVATE KEY|bearer|basic|eyJ|,|</|gh[opsur]_|github_pat|glpat-|xox|sk-",
+    r"[=@]|://|:\s*\S|--|PRIVATE KEY|bearer|basic|eyJ|,|</|gh[opsur]_|github_pat|glpat-|xox|xapp-"
+    r"|sk-|[sr]k_|hf_|npm_|SG\.|dapi|AIza|ya29|\bS[ACNOUX][A-Z2-7]{56}|password\s+'|identified|%3d"
+    r"|slack\.com|discord|telegram",
     re.I,
 )
 
@@ -200,7 +225,10 @@ def without_secrets(text: str) -> str:
     text = _SCHEMED.sub(_hide_last, text)
     text = _JWT.sub(_hide_last, text)
     text = _ISSUED.sub(HIDDEN, text)
-    text = _ELEMENT.sub(_hide_element, text)
+    text = _HOOK.sub(_hide_last, text)
+    text = _SQL.sub(_hide_last, text)
+    text = _ESCAPED.sub(_hide_value, text)
+    text = _ELEMENT.sub(_hide_value, text)
     for keys, is_common in _KEYS:
         text = _without_values(text, keys, is_common)
     return text
@@ -213,7 +241,8 @@ def _without_values(text: str, keys: re.Pattern[str], is_common: bool) -> str:
         if found.start() < at or not is_secret(key):
             continue
         # ``token = "…"`` is a line of code with a secret in it; ``token = next(tokens)`` has none.
-        is_literal = is_common and not _STRONG.search(key.lower())
+        # A key with a hyphen is a header or an option.
+        is_literal = is_common and "-" not in key and not _STRONG.search(key.lower())
         if is_literal and "=" not in found[0]:
             continue
         value = (_QUOTED_VALUE if is_literal else _ANY_VALUE).match(text, start)
@@ -255,7 +284,7 @@ def _hide_query(match: re.Match[str]) -> str:
     return _hide_last(match) if _is_query_secret(match[1]) else match[0]
 
 
-def _hide_element(match: re.Match[str]) -> str:
+def _hide_value(match: re.Match[str]) -> str:
     return _hide_last(match) if is_secret(match[1]) else match[0]
 
 
