@@ -157,7 +157,7 @@ def test_the_lag_is_what_is_left_of_the_bytes(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_what_is_no_parquet_is_named(tmp_path: Path) -> None:
+def test_what_is_no_parquet_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "a.parquet"
     numbers(path)
     whole = path.read_bytes()
@@ -169,6 +169,7 @@ def test_what_is_no_parquet_is_named(tmp_path: Path) -> None:
         read_splits(ParquetSource(path), [FileSplit(str(tmp_path / "gone"))])
     patient = ParquetSource(path, skip_missing=True)
     assert read_splits(patient, [FileSplit(str(tmp_path / "gone"))]) == []
+    assert "gone is not there any more; what was left of it was not read" in caplog.text
 
 
 def test_a_column_that_a_file_does_not_have_is_named(tmp_path: Path) -> None:

@@ -157,13 +157,16 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
         TextFileSource(tmp_path / "pipe").splits(1)
 
 
-def test_a_file_that_this_worker_does_not_see_is_named(tmp_path: Path) -> None:
+def test_a_file_that_this_worker_does_not_see_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     gone = str(tmp_path / "gone")
     reader = TextFileSource("x").open(gone, None, task_context())
     with pytest.raises(FileGone, match="gone: cannot be read here.*every worker"):
         reader.poll(1)
     patient = TextFileSource("x", skip_missing=True)
     assert patient.open(gone, None, task_context()).poll(1) is None
+    assert caplog.messages == [f"{gone} is not there any more; what was left of it was not read"]
 
 
 def test_many_readers_hold_no_file_before_they_are_read(tmp_path: Path) -> None:

@@ -149,7 +149,9 @@ def test_a_malformed_entry_fails_without_a_policy(bench: RedisBench) -> None:
         read_to_end(reader)
 
 
-def test_entries_that_were_trimmed_before_they_were_read_are_named(bench: RedisBench) -> None:
+def test_entries_that_were_trimmed_before_they_were_read_are_named(
+    bench: RedisBench, caplog: pytest.LogCaptureFixture
+) -> None:
     bench.add("words", *range(10))
     with opened(texts(bench.url)) as reader:
         read_until(reader, lambda found: len(found) == 10)
@@ -165,6 +167,9 @@ def test_entries_that_were_trimmed_before_they_were_read_are_named(bench: RedisB
     assert is_final(found.value)
     with opened(texts(bench.url, on_trimmed="continue"), position) as reader:
         assert read_until(reader, len) == ["17", "18", "19"]
+    (line,) = caplog.messages
+    assert "7 entries of stream 'words' of" in line
+    assert "are gone and were not read" in line
 
 
 def test_a_stream_that_was_begun_anew_is_named(bench: RedisBench) -> None:

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from headgate.base.elements import Record
 from headgate.base.errors import FileGone, LineTooLong, PathUnusable
 from headgate.connectors.files.file_access import FileAccess, OpenFile, printable, unpacker
-from headgate.connectors.files.splits import FileSplit, find_split
+from headgate.connectors.files.splits import FileSplit, find_split, skip_missing_file
 from headgate.connectors.formats.lines import LineParser, RejectedLine
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import SplitLag, SplitReader
@@ -230,10 +230,10 @@ class LineReader(SplitReader):
         """False: the file is gone, which is no error here."""
         try:
             self._file = self._open_found()
-        except FileGone:
+        except FileGone as error:
             if not self._skip_missing:
                 raise
-            self._context.metrics.counter("files_missing").inc()
+            skip_missing_file(self._context, error)
             return False
         if not self._aligned:
             self._align(self._file)

@@ -20,7 +20,7 @@ from headgate.connectors.arrow.rows import RowMaker
 from headgate.connectors.arrow.types import arrow_schema
 from headgate.connectors.files.file_access import FileAccess, ListedFile, printable
 from headgate.connectors.files.source import DISCOVER_MS, SPLIT_BYTES, FilesSource
-from headgate.connectors.files.splits import FileSplit, find_split
+from headgate.connectors.files.splits import FileSplit, find_split, skip_missing_file
 from headgate.connectors.paths import AnyPath
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import SplitLag, SplitReader
@@ -286,10 +286,10 @@ class ParquetReader(SplitReader):
         """False: the file is gone, which is no error here."""
         try:
             self._open_found()
-        except FileGone:
+        except FileGone as error:
             if not self._source.skip_missing:
                 raise
-            self._context.metrics.counter("files_missing").inc()
+            skip_missing_file(self._context, error)
             return False
         self._check_columns(self._file.schema_arrow.names)
         owned = self._owned()

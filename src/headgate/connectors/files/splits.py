@@ -7,6 +7,7 @@ never taken for the one that was listed.
 """
 
 import hashlib
+import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from typing import Final
 
 from headgate.base.errors import FileGone
 from headgate.connectors.files.file_access import FileAccess, is_remote, printable
+from headgate.functions.context import ConnectorContext
+
+log = logging.getLogger(__name__)
 
 DIGEST_BYTES: Final = 512
 """So many bytes at the beginning, and at the end, tell one file from another."""
@@ -92,6 +96,12 @@ def find_split(access: FileAccess, split: FileSplit) -> str:
         f"{what} before its bytes {split.start} to {split.end or version.length} were read; keep "
         f"files until they are read, rotate them by renaming, or set skip_missing=True",
     )
+
+
+def skip_missing_file(context: ConnectorContext, error: FileGone) -> None:
+    """Count a file that is gone, and say so: its records are missing, and no error tells of it."""
+    context.metrics.counter("files_missing").inc()
+    log.warning("%s is not there any more; what was left of it was not read", error.path)
 
 
 def _places(path: str, version: FileVersion) -> Iterator[str]:

@@ -6,6 +6,7 @@ to those who write. Entries that were trimmed before they were read are noticed 
 entries that were ever added, and named.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from headgate.connectors.redis.client import RedisServer
 from headgate.connectors.redis.entries import BEGINNING, EntryId, StreamFacts, entry_reader
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Position, Source, SplitEnumerator, SplitLag
+
+log = logging.getLogger(__name__)
 
 FETCH_ENTRIES: Final = 1000
 BLOCK_MS: Final = 200
@@ -327,7 +330,9 @@ class StreamFetcher:
                 "they were trimmed (MAXLEN, XTRIM) or deleted; let the stream keep them for longer"
             )
             self._place = place._replace(added=place.added + missing)
-        if not self._goes_on:
+        if self._goes_on:
+            log.warning("RedisStreamSource: %s: %s", problem, why)
+        else:
             raise RecordsLost(
                 f"RedisStreamSource: {problem}: {why}; on_trimmed='continue' goes on with the "
                 f"oldest entry that is there"
