@@ -112,6 +112,8 @@ ADVICE = [
         "create it in open()",
     ),
     (errors.CodeUnloadable("No module named 'm'", "m"), "module 'm' is not there"),
+    (errors.CodeUnloadable("No module named 'msgspec'", "msgspec"), "may be another Python than"),
+    (errors.CodeUnloadable("No module named 'pyarrow.lib'", "pyarrow.lib"), "PYSPARK_PYTHON"),
     (errors.CodeUnloadable("AttributeError: f"), "same system, Python and packages"),
     (errors.DriverUnreachable("h:1", "refused"), "set spark.driver.host"),
     (errors.DriverLost("h:1", "reset"), "the driver at h:1 is gone: reset"),

@@ -48,7 +48,7 @@ HeadgateError
 """
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from headgate.base.extras import install_command
 from headgate.base.ids import ChannelId, PartitionId, PeerName
@@ -265,6 +265,10 @@ class FunctionUnpicklable(HeadgateError):
         self.problem = problem
 
 
+_OWN_PACKAGES: Final = frozenset(("cloudpickle", "msgspec", "pyarrow", "yaml"))
+"""What Headgate itself imports in a worker."""
+
+
 class CodeUnloadable(HeadgateError):
     """The worker cannot load the functions of the job; ``module`` is the one that it misses."""
 
@@ -275,6 +279,13 @@ class CodeUnloadable(HeadgateError):
                 "the same Headgate in the Python of every worker, which spark.pyspark.python names "
                 "(with Spark Connect only the latter, for the Python that the server has in "
                 "PYSPARK_PYTHON)"
+            )
+        elif module.partition(".")[0] in _OWN_PACKAGES:
+            advice = (
+                f"Headgate needs {module!r}, and the Python of the workers does not have it: it "
+                f"may be another Python than the driver's. Let PYSPARK_PYTHON or "
+                f"spark.pyspark.python name one in which Headgate is installed, before the session "
+                f"is made, or send all packages along with headgate run --ship"
             )
         elif module:
             advice = (
