@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 
 from headgate.base.errors import HeadgateError, PlanInvalid
+from headgate.connectors.files.remote_folder import open_system
 from headgate.connectors.http.poster import HttpEndpoint
 from headgate.connectors.kafka.schema_registry import SchemaRegistry
 from headgate.connectors.nats.client import NatsServers
 from headgate.connectors.paths import local_path, short_place
 from headgate.connectors.postgres.client import check_dsn, connect
 from headgate.connectors.redis.client import RedisServer
+from headgate.connectors.streaming.log_folder import LogFolder
 from headgate.connectors.wording import clause
 from headgate.datastream import connectors
+from headgate.host.checkpoints.folder import open_folder
 
 PW = "hUnter2"
 
@@ -35,6 +38,10 @@ def postgres(dsn: str) -> object:
 
 def http(url: str) -> object:
     return HttpEndpoint(url, "POST", {"Authorization": f"Bearer {PW}"})
+
+
+def folder(uri: str) -> object:
+    return open_system(uri)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +73,11 @@ def http(url: str) -> object:
         (http, f"https://u:{PW}@localhost/x"),
         (http, f"https://u:a/{PW}@localhost/x"),
         (http, f"https://localhost/x?sig={PW}"),
+        *(
+            (use, uri)
+            for use in (folder, LogFolder, open_folder)
+            for uri in (f"s3://AKIAX:a/{PW}@bucket/x", f"nofs://u:{PW}@host/x")
+        ),
         (SchemaRegistry, f"u:{PW}@localhost:1"),
         (SchemaRegistry, f"ftp://u:a/{PW}@localhost:1"),
     ],
@@ -77,7 +89,8 @@ def test_nothing_of_a_password_is_shown(use: Callable[[str], object], url: str) 
     try:
         said = repr(use(url))
     except HeadgateError as error:
-        said = "".join(traceback.format_exception_only(error)) + repr(error.__cause__)
+        said = "".join(traceback.format_exception(error))
+        said = "\n".join(line for line in said.splitlines() if not line.startswith(" "))
     assert PW not in said
 
 
@@ -91,8 +104,17 @@ def test_nothing_of_a_password_is_shown(use: Callable[[str], object], url: str) 
     ],
 )
 def test_proper_addresses_are_taken(url: str) -> None:
-    assert RedisServer("RedisStreamSource", url).url == url
+    pytest.importorskip("redis")
+    server = RedisServer("RedisStreamSource", url)
+    assert server.url == url
+    server.client("me").connection_pool.make_connection()
     assert check_dsn("postgresql://h:5432/db?application_name=a@b", "PostgresSink")
+
+
+def test_an_option_that_the_client_does_not_know_is_refused() -> None:
+    pytest.importorskip("redis")
+    with pytest.raises(PlanInvalid, match="cannot be used.*nonsense"):
+        RedisServer("RedisStreamSource", "redis://localhost?nonsense=1").client("me")
 
 
 PLACE = f"s3://AKIAX:{PW}@bucket/x?secret_key={PW}"

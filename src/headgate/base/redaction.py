@@ -234,6 +234,12 @@ def without_secrets(text: str) -> str:
     return text
 
 
+def shown_cause(error: BaseException) -> BaseException | None:
+    """An error as the cause of another; None: it shows a secret to whoever prints causes."""
+    text = str(error)
+    return error if without_secrets(text) == text else None
+
+
 def _without_values(text: str, keys: re.Pattern[str], is_common: bool) -> str:
     parts, at = [], 0
     for found in keys.finditer(text):

@@ -14,7 +14,7 @@ from pyarrow import fs
 
 from headgate.base.errors import PathUnusable
 from headgate.base.object_store import is_s3, open_s3
-from headgate.base.redaction import plain_url
+from headgate.base.redaction import plain_url, shown_cause
 from headgate.connectors.files.part_folder import PartFile
 
 _BUFFER_BYTES: Final = 1 << 20
@@ -37,7 +37,7 @@ def open_system(uri: str) -> tuple[Any, str]:
         raise PathUnusable(
             shown,
             f"{problem}; give a path of this machine, or hdfs://, s3://, gs:// or abfs://",
-        ) from error
+        ) from shown_cause(error)
     return system, path
 
 

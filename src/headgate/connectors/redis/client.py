@@ -70,18 +70,22 @@ class RedisServer:
         redis = library("redis", "redis", self.user)
         no_retries = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
         name = "".join(sign if sign.isalnum() else "-" for sign in f"headgate {whose}")
+        over_tcp = {} if urlsplit(self.url).scheme == "unix" else {"socket_keepalive": True}
         try:
-            return redis.Redis.from_url(
+            client = redis.Redis.from_url(
                 self.url,
                 protocol=2,
                 retry=no_retries,
                 client_name=name[:60].encode("ascii", "replace").decode(),
                 socket_timeout=TIMEOUT_S,
                 socket_connect_timeout=CONNECT_S,
-                socket_keepalive=True,
+                **over_tcp,
             )
+            pool = client.connection_pool
+            pool.connection_class(**pool.connection_kwargs)  # it refuses what it does not know
         except (TypeError, ValueError) as error:
             raise PlanInvalid(f"{self.user}: the URL cannot be used: {clause(error)}") from None
+        return client
 
     def problem(self, error: Exception, doing: str) -> Exception:
         """What to raise for an error of the client that it met while ``doing``."""

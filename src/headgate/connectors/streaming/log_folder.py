@@ -20,7 +20,7 @@ import pyarrow.fs as pa_fs
 
 from headgate.base.errors import PathUnusable
 from headgate.base.object_store import is_s3, open_s3
-from headgate.base.redaction import plain_url
+from headgate.base.redaction import plain_url, shown_cause
 from headgate.connectors.paths import readable_path
 
 HALF_MADE_S: Final = 3600.0
@@ -229,7 +229,7 @@ class LogFolder:
                 self.shown(name),
                 f"cannot {what}: {reason}; the job, its workers and Spark's executors need to "
                 f"reach this folder as the same user",
-            ) from error
+            ) from shown_cause(error)
 
 
 def _linked(temporary: str, path: str) -> bool:

@@ -25,7 +25,7 @@ from headgate.base.errors import (
     StorageUnusable,
 )
 from headgate.base.object_store import is_s3, open_s3, s3_problem
-from headgate.base.redaction import without_secrets
+from headgate.base.redaction import shown_cause, without_secrets
 from headgate.host.checkpoints.conditional_puts import ConditionalPuts, puts_of
 from headgate.host.checkpoints.metadata import CheckpointKey
 from headgate.host.files.no_links import LinkRefused
@@ -260,10 +260,11 @@ def open_folder(where: str, below: str = "", signing: CheckpointKey | None = Non
     try:
         system, path = open_s3(where) if is_s3(where) else arrow_fs().FileSystem.from_uri(where)
     except (ValueError, ImportError) as error:
-        raise StorageUnusable(shown, _first_line(error), f"give {KNOWN}") from error
+        problem = _first_line(error)
+        raise StorageUnusable(shown, problem, f"give {KNOWN}") from shown_cause(error)
     except OSError as error:
         advice = "check the address, and what its file system needs on every host"
-        raise StorageUnusable(shown, _first_line(error), advice) from error
+        raise StorageUnusable(shown, _first_line(error), advice) from shown_cause(error)
     path = path.rstrip("/") or "/"
     if system.type_name == "local":
         return _local(path, below, signing)
