@@ -18,7 +18,7 @@ HeadgateError
 │   ├── KafkaUnready, KafkaRefused, OffsetsLost
 │   ├── TableUnready, TableUnfit, RecordsLost, StreamUnfit
 │   ├── LineTooLong, LineUndecodable, LineMalformed
-│   └── DatabaseUnready, ServerUnreachable, ServerUnready, HttpRejected
+│   └── DatabaseUnready, ServerUnreachable, ServerUnready, ServerUnfit, HttpRejected
 ├── FrameInvalid, SchemaInvalid, RecordUnfit, BatchUnfit
 ├── StateBroken, StateUnwritable, StateUnstorable, StateUnfit, BackendMissing
 ├── CheckpointError            a stored checkpoint cannot be read or written
@@ -380,6 +380,10 @@ class StreamUnfit(ConnectorError):
 
 class ServerUnready(ConnectorError):
     """A server of streams or an HTTP endpoint does not answer, or cannot now; that may pass."""
+
+
+class ServerUnfit(ConnectorError):
+    """A server will never do what the program asks of it, however long one waits."""
 
 
 class HttpRejected(ConnectorError):

@@ -77,6 +77,20 @@ def test_errors_say_who_is_to_do_what(code: int, kind: type[ConnectorError], adv
         assert not is_final(problem)
 
 
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (KafkaError.INVALID_TRANSACTION_TIMEOUT, "transaction.max.timeout.ms"),
+        (KafkaError.UNSUPPORTED_VERSION, "newer brokers"),
+        (KafkaError._UNSUPPORTED_FEATURE, "newer brokers"),
+    ],
+)
+def test_what_brokers_will_never_do_ends_the_job(code: int, advice: str) -> None:
+    problem = CLUSTER.problem(KafkaError(code), "reading")
+    assert is_final(problem)
+    assert advice in str(problem)
+
+
 def test_a_timeout_is_explained_by_what_the_client_saw_last() -> None:
     watch = ClientWatch("test")
     watch.failed(KafkaError(KafkaError._RESOLVE, "broker:9092: no such host"))

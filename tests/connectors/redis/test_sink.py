@@ -13,8 +13,9 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnready
 from headgate.connectors.formats.schemas import SimpleStringSchema
 from headgate.connectors.redis import sink as redis_sink
+from headgate.connectors.redis.client import RedisServer
 from headgate.connectors.redis.sink import RedisStreamSink, progress_key
-from headgate.control.error_classes import is_outside
+from headgate.control.error_classes import is_final, is_outside
 from headgate.functions.context import SnapshotMoment
 from headgate.functions.sink import DeliveryGuarantee
 from tests.connectors.kill_kit import RECORDS, killed_at_each_step
@@ -143,6 +144,14 @@ def test_a_script_whose_answer_is_lost_is_not_repeated(bench: RedisBench) -> Non
     adder.close()
     assert bench.values("words") == ["a", "b", "c"]
     assert 0 < bench.client.ttl(progress_key("words", "ada")) <= 90 * 24 * 60 * 60
+
+
+@pytest.mark.parametrize("answer", ["MOVED 866 h:1", "CROSSSLOT Keys don't hash to one slot"])
+def test_a_cluster_ends_the_job(answer: str) -> None:
+    server = RedisServer("RedisStreamSink", "redis://h")
+    problem = server.problem(redis.ResponseError(answer), "adding")
+    assert is_final(problem)
+    assert "Redis Cluster is not supported" in str(problem)
 
 
 def test_an_entry_that_is_refused_leaves_no_note(bench: RedisBench) -> None:

@@ -13,7 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready, PlanInvalid
+from headgate.base.errors import (
+    ConnectorError,
+    KafkaRefused,
+    KafkaUnready,
+    PlanInvalid,
+    ServerUnfit,
+)
 from headgate.connectors.libraries import library
 from headgate.connectors.wording import clause
 
@@ -164,6 +170,8 @@ class KafkaCluster:
             return KafkaRefused(f"{text}; ask for the right on the topic, group or transaction")
         if name in _NO_TOPIC:
             return KafkaRefused(f"{text}; create the topic, or correct its name")
+        if name in _NEVER:
+            return ServerUnfit(f"{text}; {_NEVER[name]}")
         if name in _PASSING or (error is not None and error.retriable()):
             return KafkaUnready(
                 f"{text}; check that the servers run and that the addresses that they advertise "
@@ -248,6 +256,16 @@ _CREDENTIALS: Final = frozenset(
 _NO_TOPIC: Final = frozenset(
     {"UNKNOWN_TOPIC_OR_PART", "TOPIC_EXCEPTION", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
 )
+_NEWER: Final = "connect to newer brokers, or leave out the property that needs them"
+_NEVER: Final = {
+    "INVALID_TRANSACTION_TIMEOUT": (
+        f"give the sink a {TRANSACTION_KEY} up to the brokers' transaction.max.timeout.ms, or "
+        f"raise the latter"
+    ),
+    "UNSUPPORTED_VERSION": _NEWER,
+    "_UNSUPPORTED_FEATURE": _NEWER,
+}
+"""What no broker does, however long one waits, and what to change."""
 _VAGUE: Final = frozenset({"_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TRANSPORT", "_TIMED_OUT_QUEUE"})
 _PASSING: Final = _VAGUE | {
     "BROKER_NOT_AVAILABLE",

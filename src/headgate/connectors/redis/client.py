@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnready
+from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnfit, ServerUnready
 from headgate.connectors.libraries import library
 from headgate.connectors.paths import split_url
 from headgate.connectors.retries import Sleep, repeat
@@ -99,7 +99,7 @@ class RedisServer:
         if self.may_pass(error):
             return ServerUnready(f"{text}; check the address, and that the server runs and is well")
         if words.startswith(("MOVED", "ASK", "CROSSSLOT")):
-            return ConnectorError(f"{text}; Redis Cluster is not supported, give a single server")
+            return ServerUnfit(f"{text}; Redis Cluster is not supported, give a single server")
         if "WRONGTYPE" in words:
             return ConnectorError(f"{text}; give the key of a stream, or one that is free")
         return ConnectorError(text)
