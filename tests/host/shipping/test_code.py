@@ -298,6 +298,10 @@ class Broadcast:
     __module__ = "pyspark.core.broadcast"
 
 
+class UserDefinedFunction:
+    __module__ = "pyspark.sql.udf"
+
+
 class Accumulator:
     __module__ = "pyspark.accumulators"
 
@@ -317,6 +321,7 @@ def holding(thing: object) -> object:
     [
         (SparkSession(), "read rows as a stream with env.from_dataframe(df) and connect() it"),
         (Broadcast(), "let the function hold its value"),
+        (UserDefinedFunction(), "call the function that it was made of, without udf()"),
         (Accumulator(), "count with a counter of get_metrics_group()"),
     ],
 )

@@ -50,6 +50,10 @@ _OF_SPARK: Final = {
     "DataFrame": _ROWS_OF_SPARK,
     "RDD": _ROWS_OF_SPARK,
     "Broadcast": "let the function hold its value, or connect() with a broadcast() stream",
+    "UserDefinedFunction": (
+        "call the function that it was made of, without udf(), or apply it to columns before "
+        "env.from_dataframe(df)"
+    ),
     "Accumulator": "count with a counter of get_metrics_group() of the runtime context",
 }
 """What works instead of classes of Spark that are of no use in a worker, even if pickled."""
@@ -350,4 +354,4 @@ def _name(thing: object) -> str:
 
 
 def _article(word: str) -> str:
-    return f"an {word}" if word[0].lower() in "aeiou" else f"a {word}"
+    return f"an {word}" if word[0].lower() in "aeio" else f"a {word}"
