@@ -3,7 +3,6 @@
 import time
 
 import pytest
-from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from headgate.cli.bench.arrow import (
@@ -16,7 +15,6 @@ from headgate.cli.bench.arrow import (
 )
 from headgate.cli.bench.calls import MEANINGS as CALLS_MEANINGS
 from headgate.cli.bench.calls import CallMeter, run_calls_bench
-from headgate.cli.bench.commands import bench
 from headgate.cli.bench.keyed_count import (
     VOCABULARY,
     WordReader,
@@ -198,15 +196,6 @@ def test_keys_are_read_while_the_job_is_measured(spark: SparkSession) -> None:
     result = points_section(rows=400_000, rounds=1)
     assert result["point_records"] == 1_200_000 and result["point_throughput_share"] > 0
     assert result.keys() >= POINT_MEANINGS.keys()
-
-
-@pytest.mark.parametrize(
-    "name", ["keyed-count", "latency", "observe", "programs", "startup", "state", "windows"]
-)
-def test_benchmarks_tell_their_options(name: str) -> None:
-    result = CliRunner().invoke(bench, [name, "--help"])
-    assert result.exit_code == 0
-    assert "--json" in result.output
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))

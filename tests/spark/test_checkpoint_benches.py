@@ -117,10 +117,3 @@ def test_a_function_fails_once_for_each_order_and_tells_when(tmp_path: Path) -> 
         function((1, 2))
     assert int((tmp_path / "failed").read_text()) > 0
     assert function((1, 2)) == (1, 2)
-
-
-@pytest.mark.parametrize("name", ["checkpoint", "recovery"])
-def test_they_tell_their_options(name: str) -> None:
-    result = CliRunner().invoke(bench, [name, "--help"])
-    assert result.exit_code == 0
-    assert "--json" in result.output

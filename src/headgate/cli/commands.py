@@ -4,17 +4,17 @@ Exit codes: 0 finished, 1 job failed, 2 usage or configuration, 3 no cluster or 
 130 interrupted, 143 terminated after draining.
 """
 
+import shlex
 import sys
 
 import click
 
 from headgate import __version__
 from headgate.base.errors import HeadgateError
-from headgate.cli.bench.commands import bench
 from headgate.cli.checkpoints import checkpoints
 from headgate.cli.demo import demo
 from headgate.cli.doctor import doctor
-from headgate.cli.exit_codes import INTERRUPTED, show_signal
+from headgate.cli.exit_codes import CONFIGURATION, INTERRUPTED, show_signal
 from headgate.cli.flame import flame
 from headgate.cli.get import get
 from headgate.cli.history import history
@@ -36,6 +36,16 @@ def command() -> None:
     """Stream processing in Python on the Spark cluster you already have."""
 
 
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def bench(words: tuple[str, ...]) -> int:
+    """Tell how to run the benchmarks, which a clone has and the package has not."""
+    line = shlex.join([".venv/bin/python", "-m", "headgate.cli.bench", *words])
+    problem = "the benchmarks are not part of the package"
+    click.echo(f"headgate: {problem}; in the root of a clone, run {line}", err=True)
+    return CONFIGURATION
+
+
 RUNNING = (list_jobs, status, why, top, logs, ui, flame, peek, get, savepoint, stop, cancel)
 """About jobs that run."""
 
@@ -45,8 +55,13 @@ for subcommand in (run, *RUNNING, history, checkpoints, state, plan, demo, docto
 
 def main() -> None:
     """Run the command and leave with its exit code."""
+    run_command(command, "headgate")
+
+
+def run_command(chosen: click.Command, name: str) -> None:
+    """Run a command under this name and leave with its exit code."""
     try:
-        code = command.main(prog_name="headgate", standalone_mode=False)
+        code = chosen.main(prog_name=name, standalone_mode=False)
     except click.ClickException as trouble:
         trouble.show()
         sys.exit(trouble.exit_code)
