@@ -130,7 +130,7 @@ kafka: $(READY) ## test the Kafka sink against a real broker: BOOTSTRAP=host:por
 		tests/connectors/kafka/test_exactly_once.py tests/connectors/kafka/test_topic_to_topic.py
 
 bench: $(READY) ## run every benchmark (about eight minutes)
-	set -e; for name in $(BENCHES); do $(BIN)/python -m headgate.cli.bench $$name; done
+	set -e; for name in $(BENCHES); do $(BIN)/python -m benchmarks $$name; done
 
 picture: $(READY) tools ## draw the README's pictures, of terminal and page, from real runs
 	$(BIN)/python docs/make_picture.py
@@ -140,4 +140,4 @@ all: check test oldest ## everything that CI runs
 
 clean: ## remove .venv, caches and build products
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find benchmarks src tests -name __pycache__ -type d -prune -exec rm -rf {} +

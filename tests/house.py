@@ -24,12 +24,13 @@ UNTRACKED = {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".h
 DOCSTRING_LINES = 12
 SMALL_MODULE_LINES = 60
 
+CODE = ("src/", "benchmarks/")
 PURE_ROOMS = ("api", "base", "control", "core", "functions", "plan")
 FACADE_ROOMS = ("common", "datastream", "metrics", "state")
 BANNED_WORDS = ("utils", "common", "manager", "impl")
 FACADE_MODULES = ("src/headgate/__init__.py", "src/headgate/testing/__init__.py")
 FACADES = ("src/headgate/common/__init__.py",)  # named after the PyFlink package it stands for
-# Names that are used, though no line of src, of the examples or the documents mentions them.
+# Names that are used, though no line of the code, of the examples or the documents mentions them.
 ALLOWED_UNUSED = {
     "access_log": "Uvicorn reads it",
     "headgate_harness": "a fixture of pytest",
@@ -281,8 +282,9 @@ class Tree:
     files: tuple[Source, ...]
 
     @cached_property
-    def src(self) -> tuple[Source, ...]:
-        return tuple(f for f in self.files if f.path.startswith("src/") and f.is_python)
+    def code(self) -> tuple[Source, ...]:
+        """The product and its benchmarks."""
+        return tuple(f for f in self.files if f.path.startswith(CODE) and f.is_python)
 
     @cached_property
     def tests(self) -> tuple[Source, ...]:
@@ -303,7 +305,7 @@ class Tree:
     @cached_property
     def classes(self) -> dict[str, list[ast.ClassDef]]:
         found: dict[str, list[ast.ClassDef]] = defaultdict(list)
-        for source in self.src:
+        for source in self.code:
             for node in source.nodes:
                 if isinstance(node, ast.ClassDef):
                     found[node.name].append(node)
@@ -327,7 +329,7 @@ TreeRule = Callable[[Tree], Iterator[Finding]]
 def unique_classes(tree: Tree) -> Iterator[Finding]:
     """A public class name stands for one class, in all rooms but the simulator."""
     places: dict[str, list[tuple[Source, ast.ClassDef]]] = defaultdict(list)
-    for source in tree.src:
+    for source in tree.code:
         if source.room != "sim":
             for node in source.tree.body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
@@ -341,7 +343,7 @@ def unique_classes(tree: Tree) -> Iterator[Finding]:
 
 def vague_names(tree: Tree) -> Iterator[Finding]:
     """No variable, argument, attribute, function or class is called `one` or `told`."""
-    for source in (*tree.src, *tree.tests):
+    for source in (*tree.code, *tree.tests):
         if not _VAGUE_NAME.search(source.text):
             continue  # not worth parsing
         for line, name in _bindings(source.nodes):
@@ -351,7 +353,7 @@ def vague_names(tree: Tree) -> Iterator[Finding]:
 
 
 def used(tree: Tree) -> Iterator[Finding]:
-    """What src defines is used by src, by the examples and documents, or is public API.
+    """What the code defines is used by the code, by the examples and documents, or is public API.
 
     By name, as vulture does: any mention of the identifier outside of definitions of that
     name counts, unless it stands inside something that is itself unused. Visitors of syntax trees
@@ -360,11 +362,11 @@ def used(tree: Tree) -> Iterator[Finding]:
     public = _public_names(tree)
     definitions = [
         (source, line, name)
-        for source in tree.src
+        for source in tree.code
         for line, name in (*_definitions(source.tree), *_attributes(source.nodes))
     ]
     mentions: dict[str, set[frozenset[str]]] = defaultdict(set)
-    for source in (*tree.src, *tree.programs):
+    for source in (*tree.code, *tree.programs):
         for name, inside in _mentions(source.tree, frozenset()):
             mentions[name].add(inside)
     unused: set[str] = set()
@@ -386,7 +388,7 @@ def used(tree: Tree) -> Iterator[Finding]:
 
 
 def class_changes(tree: Tree) -> Iterator[Finding]:
-    for source in tree.src:
+    for source in tree.code:
         for node in source.nodes:
             match node:
                 case ast.Attribute(attr="__class__", ctx=ast.Store()):
@@ -396,7 +398,7 @@ def class_changes(tree: Tree) -> Iterator[Finding]:
 
 def several_bases(tree: Tree) -> Iterator[Finding]:
     """At most one base of a class brings code along; others are protocols or declarations."""
-    for source in tree.src:
+    for source in tree.code:
         for node in source.nodes:
             if not isinstance(node, ast.ClassDef) or len(node.bases) < 2:
                 continue
@@ -412,9 +414,9 @@ def several_bases(tree: Tree) -> Iterator[Finding]:
 
 def small_modules(tree: Tree) -> Iterator[Finding]:
     """A module that only one other imports has a thought of its own: not a few lines."""
-    modules = {_module(source.path): source for source in tree.src}
+    modules = {_module(source.path): source for source in tree.code}
     importers: dict[str, set[str]] = defaultdict(set)
-    for source in tree.src:
+    for source in tree.code:
         for module in _imports(source.nodes):
             if module in modules:
                 importers[module].add(source.path)
@@ -428,7 +430,7 @@ def small_modules(tree: Tree) -> Iterator[Finding]:
             and source.room not in FACADE_ROOMS
         ):
             (importer,) = importers[module]
-            if Path(importer).parts[2] in (*FACADE_ROOMS, "__init__.py"):
+            if {*Path(importer).parts[2:3]} & {*FACADE_ROOMS, "__init__.py"}:
                 continue  # a facade cannot take it in
             text = f"{lines} lines that only {importer} imports; merge them"
             yield Finding("src", source.finding(1, text))
@@ -543,7 +545,7 @@ def _bases(node: ast.ClassDef) -> list[str]:
 
 
 def _brings_code(tree: Tree, name: str) -> bool:
-    """Whether a class of src, or one it inherits from, has a method with a body."""
+    """Whether a class of the code, or one it inherits from, has a method with a body."""
     return any(
         isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
         and not any(_last_name(d) in ("abstractmethod", "overload") for d in method.decorator_list)
@@ -649,7 +651,7 @@ def _public_names(tree: Tree) -> set[str]:
     return: builders, contexts, handles.
     """
     names = {"__version__", *ALLOWED_UNUSED}
-    for source in tree.src:
+    for source in tree.code:
         if source.room in FACADE_ROOMS or source.path in FACADE_MODULES:
             for node in source.nodes:
                 if isinstance(node, ast.ImportFrom):
@@ -686,7 +688,7 @@ def _annotated(node: Definition) -> Iterator[str]:
 
 
 def _module(path: str) -> str:
-    parts = Path(path).with_suffix("").parts[1:]
+    parts = Path(path.removeprefix("src/")).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -699,7 +701,7 @@ def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
                 yield from (f"{module}.{alias.name}" for alias in node.names)
             case ast.Import(names=names):
                 yield from (alias.name for alias in names)
-            case ast.Constant(value=str(text)) if text.startswith("headgate."):
+            case ast.Constant(value=str(text)) if text.startswith(("benchmarks.", "headgate.")):
                 yield text
 
 

@@ -20,6 +20,10 @@ def sources(prefix: str = "", suffix: str = "") -> Iterator[Source]:
     return house.project_sources(p for p in PATHS if p.startswith(prefix) and p.endswith(suffix))
 
 
+def code() -> Iterator[Source]:
+    return (source for prefix in house.CODE for source in sources(prefix, ".py"))
+
+
 @cache
 def project() -> Tree:
     return Tree(tuple(sources()))
@@ -51,13 +55,13 @@ def report(findings: Iterable[str]) -> None:
     ],
 )
 def test_source_keeps_the_rule(rule: Rule) -> None:
-    report(finding for source in sources("src/", ".py") for finding in rule(source))
+    report(finding for source in code() for finding in rule(source))
 
 
 @pytest.mark.parametrize("rule", [house.twin, house.doors])
 def test_path_keeps_the_rule(rule: PathRule) -> None:
     paths = set(PATHS)
-    report(finding for source in sources("src/", ".py") for finding in rule(source, paths))
+    report(finding for source in code() for finding in rule(source, paths))
 
 
 @pytest.mark.parametrize("rule", house.TREE_RULES)

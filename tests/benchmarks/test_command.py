@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headgate.cli.bench.commands import bench as command
+from benchmarks.commands import bench as command
 
 
 def bench(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "headgate.cli.bench", *words],
+        [sys.executable, "-m", "benchmarks", *words],
         capture_output=True,
         text=True,
         timeout=100,
@@ -41,7 +41,7 @@ def test_a_wrong_word_is_named_and_exits_with_2(words: tuple[str, ...], complain
     done = bench(*words)
     assert done.returncode == 2
     assert complaint in done.stderr
-    assert "Usage: python -m headgate.cli.bench" in done.stderr
+    assert "Usage: python -m benchmarks" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -90,7 +90,7 @@ def test_the_picture_of_isolation_is_plain_lines_without_a_terminal() -> None:
 
 def test_ctrl_c_ends_a_benchmark_and_its_child_with_130() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "headgate.cli.bench", "isolation", "--live", "--seconds", "30"],
+        [sys.executable, "-m", "benchmarks", "isolation", "--live", "--seconds", "30"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

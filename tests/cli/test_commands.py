@@ -60,7 +60,7 @@ def test_bench_names_the_command_for_a_clone(headgate: Headgate) -> None:
     assert done.stdout == ""
     assert done.stderr == (
         "headgate: the benchmarks are not part of the package; in the root of a clone, "
-        "run .venv/bin/python -m headgate.cli.bench keyed-count --json --rounds 2\n"
+        "run .venv/bin/python -m benchmarks keyed-count --json --rounds 2\n"
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.cli.bench import source_files
+from benchmarks import source_files
 from headgate.functions.source import Source
 from tests.connectors.kit import read_to_end, task_context
 

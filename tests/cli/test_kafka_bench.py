@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
-from headgate.cli.bench.kafka_sink import TextReader
-from headgate.cli.bench.kafka_topics import PARTITIONS, TextMeter, mock_brokers, plain_round
+from benchmarks.kafka_sink import TextReader
+from benchmarks.kafka_topics import PARTITIONS, TextMeter, mock_brokers, plain_round
 
 
 def test_the_plain_loop_reads_all_that_the_brokers_have() -> None:

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks.observe import ObservedRound, report_figures, shares_of
+from benchmarks.onlookers import Onlookers, Sightings
+from benchmarks.wide_job import WIDE, WideJob
 from headgate.api.job import JobClient
 from headgate.base.settings import RestSettings
-from headgate.cli.bench.observe import ObservedRound, report_figures, shares_of
-from headgate.cli.bench.onlookers import Onlookers, Sightings
-from headgate.cli.bench.wide_job import WIDE, WideJob
 from headgate.observe.web.server import PageServer, close_page_server, page_server
 from tests.observe.web.kit import ScriptedJob, five_vertices, until
 

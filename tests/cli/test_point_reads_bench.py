@@ -3,9 +3,9 @@
 from concurrent.futures import Future
 from typing import Any
 
+from benchmarks.point_reads import POINT_MEANINGS, WARM_UP_READS, PointReader, latencies
 from headgate.api.job import JobClient
 from headgate.base.errors import StateUnreadable
-from headgate.cli.bench.point_reads import POINT_MEANINGS, WARM_UP_READS, PointReader, latencies
 from tests.host.rig import eventually
 
 

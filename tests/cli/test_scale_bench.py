@@ -6,8 +6,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from headgate.cli.bench import scale
-from headgate.cli.bench.scale import (
+from benchmarks import scale
+from benchmarks.scale import (
     POINT_BYTES,
     SECTIONS,
     KeyedRecordReader,

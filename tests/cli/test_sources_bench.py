@@ -2,8 +2,8 @@
 
 import pytest
 
-from headgate.cli.bench import sources
-from headgate.cli.bench.sources import WAYS, SignalMeter, SignalSource
+from benchmarks import sources
+from benchmarks.sources import WAYS, SignalMeter, SignalSource
 from tests.connectors.kit import nothing_leaks, read_to_end, read_until, task_context
 
 

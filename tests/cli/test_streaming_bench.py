@@ -2,7 +2,7 @@
 
 import pyarrow.parquet as parquet
 
-from headgate.cli.bench.streaming_query import FILES, ArrivedRows, tree_cpu_s, write_files
+from benchmarks.streaming_query import FILES, ArrivedRows, tree_cpu_s, write_files
 
 
 def test_files_hold_all_rows(tmp_path):

@@ -13,6 +13,7 @@ import click
 import msgspec
 import pytest
 
+from benchmarks.commands import bench
 from headgate.base.checkpoints import CheckpointKind, Stop
 from headgate.base.elements import (
     Bundle,
@@ -35,7 +36,6 @@ from headgate.base.fields import RecordFields, Same
 from headgate.base.ids import PeerName
 from headgate.base.messages import Heartbeat
 from headgate.base.settings import Compression, FlowControl, describe_settings
-from headgate.cli.bench.commands import bench
 from headgate.cli.commands import command
 from headgate.control.frames import FrameWriter
 from headgate.control.frames import encode as control_frame
@@ -207,7 +207,7 @@ def test_documents_name_only_modules_that_exist() -> None:
     missing = []
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
-        named = re.findall(r"`((?:src|tests|docs|examples)/[\w./]+)`", text)
+        named = re.findall(r"`((?:src|benchmarks|tests|docs|examples)/[\w./]+)`", text)
         missing += [f"{document.name}: {path}" for path in named if not (ROOT / path).exists()]
         rooms = re.findall(rf"`((?:{'|'.join(ROOMS)})/[\w./]+)`", text)
         missing += [f"{document.name}: {path}" for path in rooms if not (SOURCE / path).exists()]

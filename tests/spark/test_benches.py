@@ -5,7 +5,7 @@ import time
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate.cli.bench.arrow import (
+from benchmarks.arrow import (
     CountedKeys,
     SliceReader,
     count_round,
@@ -13,9 +13,9 @@ from headgate.cli.bench.arrow import (
     run_arrow_bench,
     run_dataframe_bench,
 )
-from headgate.cli.bench.calls import MEANINGS as CALLS_MEANINGS
-from headgate.cli.bench.calls import CallMeter, run_calls_bench
-from headgate.cli.bench.keyed_count import (
+from benchmarks.calls import MEANINGS as CALLS_MEANINGS
+from benchmarks.calls import CallMeter, run_calls_bench
+from benchmarks.keyed_count import (
     VOCABULARY,
     WordReader,
     WordSource,
@@ -23,14 +23,14 @@ from headgate.cli.bench.keyed_count import (
     picked_words,
     run_keyed_count_bench,
 )
-from headgate.cli.bench.latency import LatencyMeter, StampReader, run_latency_bench
-from headgate.cli.bench.observe import observed_round
-from headgate.cli.bench.ordinary_programs import PROGRAMS
-from headgate.cli.bench.point_reads import POINT_MEANINGS, points_section
-from headgate.cli.bench.programs import COLUMNS, check_program, run_programs_bench
-from headgate.cli.bench.startup import first_record_at, tree_cpu_s
-from headgate.cli.bench.state import AmountReader, run_state_bench
-from headgate.cli.bench.windows import (
+from benchmarks.latency import LatencyMeter, StampReader, run_latency_bench
+from benchmarks.observe import observed_round
+from benchmarks.ordinary_programs import PROGRAMS
+from benchmarks.point_reads import POINT_MEANINGS, points_section
+from benchmarks.programs import COLUMNS, check_program, run_programs_bench
+from benchmarks.startup import first_record_at, tree_cpu_s
+from benchmarks.state import AmountReader, run_state_bench
+from benchmarks.windows import (
     SENSORS,
     BatchedReadings,
     ReadingReader,

@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from headgate.cli.bench import checkpoint
-from headgate.cli.bench.checkpoint import Load, PayloadReader, load_in_flight
-from headgate.cli.bench.commands import bench
-from headgate.cli.bench.keyed_count import WordReader, WordSource
-from headgate.cli.bench.recovery import DueReader, FailsOnOrder, JobFolder, NotingWriter
+from benchmarks import checkpoint
+from benchmarks.checkpoint import Load, PayloadReader, load_in_flight
+from benchmarks.commands import bench
+from benchmarks.keyed_count import WordReader, WordSource
+from benchmarks.recovery import DueReader, FailsOnOrder, JobFolder, NotingWriter
 
 
 def test_bench_checkpoint_compares_barriers_that_wait_with_those_that_overtake(

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.model_server import CallsModel, ModelServer
 from headgate.api.datastream import DataStream
 from headgate.base.errors import HeadgateError
-from headgate.cli.bench.model_server import CallsModel, ModelServer
 from headgate.common import Configuration, Time, Types
 from headgate.datastream import (
     AsyncDataStream,

@@ -40,7 +40,7 @@ def command() -> None:
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def bench(words: tuple[str, ...]) -> int:
     """Tell how to run the benchmarks, which a clone has and the package has not."""
-    line = shlex.join([".venv/bin/python", "-m", "headgate.cli.bench", *words])
+    line = shlex.join([".venv/bin/python", "-m", "benchmarks", *words])
     problem = "the benchmarks are not part of the package"
     click.echo(f"headgate: {problem}; in the root of a clone, run {line}", err=True)
     return CONFIGURATION

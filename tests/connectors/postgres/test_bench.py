@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli.bench import postgres_tables as bench
-from headgate.cli.bench.sources import MEANINGS
+from benchmarks import postgres_tables as bench
+from benchmarks.sources import MEANINGS
 from tests.connectors.kit import read_to_end
 from tests.connectors.postgres.kit import ServerDatabase
 from tests.core.chain.sink_lab import sink_context

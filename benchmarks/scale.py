@@ -29,8 +29,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.measured_job import ReportingSink, bench_environment, split_evenly
 from headgate.api.keyed import KeyedStream
-from headgate.cli.bench.measured_job import ReportingSink, bench_environment, split_evenly
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
 
@@ -131,7 +131,7 @@ def _measured(point: Point) -> dict[str, Any]:
         needed = (point.needed_bytes + SPARE_BYTES) / 1e9
         return {"left_out": f"needs about {needed:.1f} GB, {free / 1e9:.1f} GB are free"}
     child = subprocess.Popen(
-        [sys.executable, "-m", "headgate.cli.bench.scale", json.dumps(asdict(point))],
+        [sys.executable, "-m", "benchmarks.scale", json.dumps(asdict(point))],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -393,7 +393,7 @@ def _told_point(row: dict[str, Any]) -> str:
 def main() -> None:
     """The child process of the benchmark."""
     # Its functions are known by the module's name, not as those of a program.
-    from headgate.cli.bench import scale
+    from benchmarks import scale
 
     point = scale.Point(**json.loads(sys.argv[1]))
     print(json.dumps(scale.run_point(point)))

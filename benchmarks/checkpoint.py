@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.keyed_count import CountResult, keyed_count_round
+from benchmarks.measured_job import bench_environment
 from headgate.api.job import JobClient
 from headgate.base.settings import KIB, MIB, ExchangeSettings
-from headgate.cli.bench.keyed_count import CountResult, keyed_count_round
-from headgate.cli.bench.measured_job import bench_environment
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Sink, SinkWriter
 from headgate.functions.source import Source, SplitReader

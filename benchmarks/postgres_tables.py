@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from headgate.cli.bench.measured_job import ReportingSink, bench_environment
+from benchmarks.measured_job import ReportingSink, bench_environment
 from headgate.connectors.postgres.changes import PostgresChangesSource
 from headgate.connectors.postgres.client import psycopg_module
 from headgate.connectors.postgres.pgoutput import ChangeDecoder

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.keyed_count import keyed_count_round
+from benchmarks.onlookers import Onlookers, Sightings
+from benchmarks.page import page_figures
 from headgate.api.job import JobClient
 from headgate.base.ids import PartitionId
 from headgate.base.messages import Metrics, TaskFigures, TaskState
 from headgate.base.settings import ExchangeSettings
-from headgate.cli.bench.keyed_count import keyed_count_round
-from headgate.cli.bench.onlookers import Onlookers, Sightings
-from headgate.cli.bench.page import page_figures
 from headgate.control.frames import encode
 from headgate.core.task.environment import Input, RemoteProducer
 from headgate.host.net.exchange import Exchange

@@ -21,9 +21,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from headgate.base.ids import PartitionId
-from headgate.base.settings import ExchangeSettings, FlowControl
-from headgate.cli.bench.two_processes import (
+from benchmarks.two_processes import (
     Child,
     RawConsumer,
     RawProducer,
@@ -31,6 +29,8 @@ from headgate.cli.bench.two_processes import (
     open_gate,
     open_partition,
 )
+from headgate.base.ids import PartitionId
+from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.host.net.exchange import Exchange
 from headgate.host.net.runner import TaskThread
 

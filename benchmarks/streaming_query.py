@@ -15,9 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.measured_job import bench_environment
 from headgate.api.datastream import DataStream
 from headgate.api.environment import StreamExecutionEnvironment
-from headgate.cli.bench.measured_job import bench_environment
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Sink, SinkWriter
 from headgate.host.driver.results import ResultWriter

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.kafka_topics import mock_brokers
+from benchmarks.measured_job import bench_environment
 from headgate.base.elements import Record
-from headgate.cli.bench.kafka_topics import mock_brokers
-from headgate.cli.bench.measured_job import bench_environment
 from headgate.connectors.formats.schemas import SimpleStringSchema
 from headgate.connectors.kafka.client import kafka
 from headgate.connectors.kafka.serialization import KafkaRecordSerializationSchema

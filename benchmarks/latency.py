@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.cli.bench.measured_job import ReportingSink, bench_environment
+from benchmarks.measured_job import ReportingSink, bench_environment
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
 

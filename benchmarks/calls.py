@@ -10,11 +10,11 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
+from benchmarks.latency import KEYS, StampSource
+from benchmarks.measured_job import ReportingSink, bench_environment
+from benchmarks.model_server import CallsModel, CallsModelForEach, ModelServer
 from headgate.api.async_data_stream import AsyncDataStream
 from headgate.api.datastream import DataStream
-from headgate.cli.bench.latency import KEYS, StampSource
-from headgate.cli.bench.measured_job import ReportingSink, bench_environment
-from headgate.cli.bench.model_server import CallsModel, CallsModelForEach, ModelServer
 from headgate.functions.batch_functions import Batching, RateLimit
 from headgate.functions.time import Time
 

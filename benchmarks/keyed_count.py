@@ -18,10 +18,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, Final
 
-from headgate.api.datastream import DataStream
-from headgate.api.job import JobClient
-from headgate.api.keyed import KeyedStream
-from headgate.cli.bench.measured_job import (
+from benchmarks.measured_job import (
     PICKED,
     ReportingSink,
     bench_environment,
@@ -30,6 +27,9 @@ from headgate.cli.bench.measured_job import (
     rate_figures,
     split_evenly,
 )
+from headgate.api.datastream import DataStream
+from headgate.api.job import JobClient
+from headgate.api.keyed import KeyedStream
 from headgate.functions.context import ConnectorContext, RuntimeContext
 from headgate.functions.function import KeyedProcessFunction
 from headgate.functions.source import Source, SplitReader

@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
+from benchmarks.wide_job import WIDE, WideJob
 from headgate.base.settings import RestSettings
-from headgate.cli.bench.wide_job import WIDE, WideJob
 from headgate.observe.web.server import PageServer
 
 if TYPE_CHECKING:

@@ -14,9 +14,7 @@ from multiprocessing.connection import Connection
 from statistics import median
 from typing import Any
 
-from headgate.base.ids import PartitionId
-from headgate.base.settings import ExchangeSettings
-from headgate.cli.bench.two_processes import (
+from benchmarks.two_processes import (
     JOIN_S,
     SEGMENTS,
     CpuWatch,
@@ -28,6 +26,8 @@ from headgate.cli.bench.two_processes import (
     open_partition,
     wait_until_consumed,
 )
+from headgate.base.ids import PartitionId
+from headgate.base.settings import ExchangeSettings
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
 from headgate.host.net.exchange import Exchange

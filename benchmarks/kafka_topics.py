@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from headgate.cli.bench.measured_job import ReportingSink, bench_environment
+from benchmarks.measured_job import ReportingSink, bench_environment
 from headgate.connectors.formats.schemas import SimpleStringSchema
 from headgate.connectors.kafka.client import kafka
 from headgate.connectors.kafka.offsets import KafkaOffsetsInitializer

@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.measured_job import bench_environment
 from headgate.api.job import JobClient, JobStatus
-from headgate.cli.bench.measured_job import bench_environment
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Sink, SinkWriter
 from headgate.functions.source import Source, SplitReader

@@ -17,14 +17,14 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from headgate.api.settings.configuration import RuntimeExecutionMode
-from headgate.base.elements import Record
-from headgate.cli.bench.measured_job import (
+from benchmarks.measured_job import (
     ReportingSink,
     bench_environment,
     note_first_record,
     split_evenly,
 )
+from headgate.api.settings.configuration import RuntimeExecutionMode
+from headgate.base.elements import Record
 from headgate.core.columns.aggregates import ColumnAggregate, PartialAggregation, PartialRecords
 from headgate.core.columns.batches import BatchSerializer
 from headgate.core.columns.partitioner import ColumnPartitioner

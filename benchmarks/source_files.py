@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from headgate.cli.bench.measured_job import (
+from benchmarks.measured_job import (
     ReportingSink,
     bench_environment,
     note_first_record,

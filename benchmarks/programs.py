@@ -14,13 +14,13 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, Final
 
-from headgate.cli.bench.measured_job import (
+from benchmarks.measured_job import (
     ReportingSink,
     bench_environment,
     note_first_record,
     split_evenly,
 )
-from headgate.cli.bench.ordinary_programs import PROGRAMS, OrdinaryProgram, Records
+from benchmarks.ordinary_programs import PROGRAMS, OrdinaryProgram, Records
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
 

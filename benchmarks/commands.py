@@ -1,4 +1,4 @@
-"""``headgate bench …``: the options of each benchmark."""
+"""``python -m benchmarks …``: the options of each benchmark."""
 
 import json
 from typing import Any
@@ -7,28 +7,28 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headgate.cli.bench.calls import MEANINGS as CALLS_MEANINGS
-from headgate.cli.bench.calls import run_calls_bench
-from headgate.cli.bench.checkpoint import run_checkpoint_bench
-from headgate.cli.bench.exchange import run_exchange_bench
-from headgate.cli.bench.isolation import run_isolation_bench, show_isolation
-from headgate.cli.bench.keyed_count import run_keyed_count_bench
-from headgate.cli.bench.latency import TIMEOUTS_MS, run_latency_bench
-from headgate.cli.bench.ordinary_programs import PROGRAMS
-from headgate.cli.bench.programs import COLUMNS, run_programs_bench
-from headgate.cli.bench.records import run_records_bench
-from headgate.cli.bench.recovery import run_recovery_bench
-from headgate.cli.bench.scale import RECORDS as SCALE_RECORDS
-from headgate.cli.bench.scale import SECTIONS as SCALE_SECTIONS
-from headgate.cli.bench.scale import run_scale_bench, show_scale
-from headgate.cli.bench.sources import MEANINGS as SOURCES_MEANINGS
-from headgate.cli.bench.sources import SECTIONS as SOURCES_SECTIONS
-from headgate.cli.bench.sources import run_sources_bench
-from headgate.cli.bench.startup import run_startup_bench
-from headgate.cli.bench.state import run_state_bench
-from headgate.cli.bench.state_read import MEANINGS as STATE_READ_MEANINGS
-from headgate.cli.bench.state_read import SECTIONS as STATE_READ_SECTIONS
-from headgate.cli.bench.state_read import run_state_read_bench
+from benchmarks.calls import MEANINGS as CALLS_MEANINGS
+from benchmarks.calls import run_calls_bench
+from benchmarks.checkpoint import run_checkpoint_bench
+from benchmarks.exchange import run_exchange_bench
+from benchmarks.isolation import run_isolation_bench, show_isolation
+from benchmarks.keyed_count import run_keyed_count_bench
+from benchmarks.latency import TIMEOUTS_MS, run_latency_bench
+from benchmarks.ordinary_programs import PROGRAMS
+from benchmarks.programs import COLUMNS, run_programs_bench
+from benchmarks.records import run_records_bench
+from benchmarks.recovery import run_recovery_bench
+from benchmarks.scale import RECORDS as SCALE_RECORDS
+from benchmarks.scale import SECTIONS as SCALE_SECTIONS
+from benchmarks.scale import run_scale_bench, show_scale
+from benchmarks.sources import MEANINGS as SOURCES_MEANINGS
+from benchmarks.sources import SECTIONS as SOURCES_SECTIONS
+from benchmarks.sources import run_sources_bench
+from benchmarks.startup import run_startup_bench
+from benchmarks.state import run_state_bench
+from benchmarks.state_read import MEANINGS as STATE_READ_MEANINGS
+from benchmarks.state_read import SECTIONS as STATE_READ_SECTIONS
+from benchmarks.state_read import run_state_read_bench
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _ROUNDS = click.option(
@@ -137,7 +137,7 @@ def keyed_count(as_json: bool, rounds: int, records: int, parallelism: int) -> N
 @click.option("--parallelism", "-p", default=2, show_default=True, type=click.IntRange(1, 64))
 def windows(as_json: bool, rounds: int, records: int, parallelism: int) -> None:
     """Readings of 10,000 sensors → key_by → sums of 1 s in event time, on embedded Spark."""
-    from headgate.cli.bench.windows import run_windows_bench  # it loads pyarrow
+    from benchmarks.windows import run_windows_bench  # it loads pyarrow
 
     result = run_windows_bench(records, parallelism, rounds)
     meanings = {
@@ -161,7 +161,7 @@ def windows(as_json: bool, rounds: int, records: int, parallelism: int) -> None:
 @click.option("--parallelism", "-p", default=2, show_default=True, type=click.IntRange(1, 64))
 def arrow(as_json: bool, rounds: int, rows: int, parallelism: int) -> None:
     """Arrow batches → key_by on a column → running counts, on embedded Spark."""
-    from headgate.cli.bench.arrow import run_arrow_bench
+    from benchmarks.arrow import run_arrow_bench
 
     result = run_arrow_bench(rows, parallelism, rounds)
     meanings = {
@@ -180,7 +180,7 @@ def arrow(as_json: bool, rounds: int, rows: int, parallelism: int) -> None:
 @click.option("--parallelism", "-p", default=2, show_default=True, type=click.IntRange(1, 64))
 def dataframe(as_json: bool, rounds: int, rows: int, parallelism: int) -> None:
     """A DataFrame through map_batches and back, against Spark's own mapInArrow."""
-    from headgate.cli.bench.arrow import run_dataframe_bench
+    from benchmarks.arrow import run_dataframe_bench
 
     result = run_dataframe_bench(rows, parallelism, rounds)
     meanings = {
@@ -312,7 +312,7 @@ RECOVERY_MEANINGS = {
 @click.option("--records", default=10_000_000, show_default=True, type=click.IntRange(1))
 def observe(as_json: bool, rounds: int, records: int) -> None:
     """What metrics, page, Prometheus and flame graphs cost a job, and how quick the page is."""
-    from headgate.cli.bench.observe import run_observe_bench
+    from benchmarks.observe import run_observe_bench
 
     result = run_observe_bench(records, rounds)
     meanings = {key: meaning for key, meaning in OBSERVE_MEANINGS.items() if key in result}

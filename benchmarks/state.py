@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.measured_job import ReportingSink, bench_environment, note_first_record
 from headgate.base.settings import StateBackendKind
-from headgate.cli.bench.measured_job import ReportingSink, bench_environment, note_first_record
 from headgate.functions.context import ConnectorContext, RuntimeContext
 from headgate.functions.function import KeyedProcessFunction
 from headgate.functions.source import Source, SplitReader

@@ -14,8 +14,8 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, Final
 
+from benchmarks.point_reads import POINT_MEANINGS, points_section
 from headgate.api.types.types import Types
-from headgate.cli.bench.point_reads import POINT_MEANINGS, points_section
 from headgate.functions.state import ValueStateDescriptor
 
 TABLE_MEANINGS: Final = {

@@ -18,8 +18,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from headgate.base.elements import Bundle
-from headgate.cli.bench.measured_job import (
+from benchmarks.measured_job import (
     PICKED,
     ReportingSink,
     bench_environment,
@@ -28,6 +27,7 @@ from headgate.cli.bench.measured_job import (
     rate_figures,
     split_evenly,
 )
+from headgate.base.elements import Bundle
 from headgate.functions.assigners import TumblingEventTimeWindows
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader

@@ -23,7 +23,7 @@ def run_startup_bench(rounds: int) -> dict[str, Any]:
     for _ in range(rounds):
         started = time.time()
         child = subprocess.run(
-            [sys.executable, "-m", "headgate.cli.bench.startup"],
+            [sys.executable, "-m", "benchmarks.startup"],
             stdout=subprocess.PIPE,
             check=True,
             text=True,

@@ -23,14 +23,14 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, Final
 
-from headgate.cli.bench.kafka_sink import KAFKA_SINK_MEANINGS, kafka_sink_section
-from headgate.cli.bench.kafka_topics import MEANINGS as KAFKA_MEANINGS
-from headgate.cli.bench.kafka_topics import kafka_section
-from headgate.cli.bench.measured_job import ReportingSink, bench_environment
-from headgate.cli.bench.postgres_tables import MEANINGS as POSTGRES_MEANINGS
-from headgate.cli.bench.postgres_tables import postgres_section
-from headgate.cli.bench.source_files import FILE_MEANINGS, parquet_section, text_section
-from headgate.cli.bench.streaming_query import STREAMING_MEANINGS, streaming_section
+from benchmarks.kafka_sink import KAFKA_SINK_MEANINGS, kafka_sink_section
+from benchmarks.kafka_topics import MEANINGS as KAFKA_MEANINGS
+from benchmarks.kafka_topics import kafka_section
+from benchmarks.measured_job import ReportingSink, bench_environment
+from benchmarks.postgres_tables import MEANINGS as POSTGRES_MEANINGS
+from benchmarks.postgres_tables import postgres_section
+from benchmarks.source_files import FILE_MEANINGS, parquet_section, text_section
+from benchmarks.streaming_query import STREAMING_MEANINGS, streaming_section
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
 

@@ -16,9 +16,9 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, Final
 
+from benchmarks.keyed_count import CountResult, keyed_count_round, picked_words
 from headgate.api.job import JobClient
 from headgate.base.errors import StateUnreadable
-from headgate.cli.bench.keyed_count import CountResult, keyed_count_round, picked_words
 
 POINT_MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -12,9 +12,7 @@ from operator import truediv
 from statistics import median
 from typing import Any
 
-from headgate.base.ids import PartitionId
-from headgate.base.settings import ExchangeSettings
-from headgate.cli.bench.two_processes import (
+from benchmarks.two_processes import (
     JOIN_S,
     SEGMENTS,
     Child,
@@ -27,6 +25,8 @@ from headgate.cli.bench.two_processes import (
     open_partition,
     wait_until_consumed,
 )
+from headgate.base.ids import PartitionId
+from headgate.base.settings import ExchangeSettings
 from headgate.host.net.exchange import Exchange
 
 PARTITION = PartitionId("bench/raw/0#0")

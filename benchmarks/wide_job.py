@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
 
+from benchmarks.measured_job import bench_environment
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import InspectionFailed
@@ -16,7 +17,6 @@ from headgate.base.figures import GateFigures, OperatorFigures, OutputFigures, T
 from headgate.base.inspections import Found, Inspection, ShownState
 from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
 from headgate.base.messages import TaskFigures, TaskState
-from headgate.cli.bench.measured_job import bench_environment
 from headgate.connectors.generator.source import DataGeneratorSource
 from headgate.plan.job_graph import JobGraph
 

@@ -1,9 +1,0 @@
-"""``python -m headgate.cli.bench``: measures."""
-
-from headgate.cli.bench.commands import bench
-from headgate.cli.commands import run_command
-from headgate.cli.exit_codes import signals_raise
-
-if __name__ == "__main__":
-    with signals_raise():
-        run_command(bench, "python -m headgate.cli.bench")
