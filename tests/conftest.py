@@ -68,6 +68,13 @@ APART = {
 }
 """Tests of Spark that never use the session of this process."""
 
+ON_SPARK = (
+    "tests/benchmarks/test_checkpoint.py",
+    "tests/benchmarks/test_on_spark.py",
+    "tests/spark/",
+)
+"""Tests that share the first session."""
+
 FRAMES = tuple(
     f"tests/spark/{name}"
     for name in (
@@ -128,7 +135,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Sche
                 return "connect"
             if module.startswith(FRAMES):
                 return "frames"
-            return "spark" if module.startswith("tests/spark/") else nodeid
+            return "spark" if module.startswith(ON_SPARK) else nodeid
 
     return OneSession(config, log)
 
