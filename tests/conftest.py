@@ -129,6 +129,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Sche
                 return "faults"
             if module == "tests/observe/web/test_page.py":
                 return "browser"
+            if module == "tests/benchmarks/test_postgres_tables.py":
+                return "postgres"
             if module.startswith("tests/connectors/") and module.split("/")[2] in SERVED:
                 return module.split("/")[2]
             if module.startswith("tests/spark/connect/"):

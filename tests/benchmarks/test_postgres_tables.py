@@ -1,28 +1,42 @@
 """The parts of the section ``postgres`` of ``bench sources`` that need no Spark."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+pytest.importorskip("psycopg")
+
+import psycopg
+
 from benchmarks import postgres_tables as bench
 from benchmarks.sources import MEANINGS
 from tests.connectors.kit import read_to_end
-from tests.connectors.postgres.kit import ServerDatabase
+from tests.connectors.postgres.kit import PLACES
 from tests.core.chain.sink_lab import sink_context
+from tests.servers import program
 
 
-@pytest.fixture
-def dsn(database: ServerDatabase, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv(bench.DSN, database.dsn)
+@pytest.fixture(scope="module")
+def dsn() -> Iterator[str]:
+    program("initdb", *PLACES)
     with bench.a_server() as dsn:
-        assert dsn == database.dsn
-        return dsn
+        assert dsn is not None
+        yield dsn
 
 
-def test_plain_loops_write_and_read_all_rows(database: ServerDatabase, dsn: str) -> None:
+def test_a_server_that_is_named_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(bench.DSN, "host=db.example")
+    with bench.a_server() as dsn:
+        assert dsn == "host=db.example"
+
+
+def test_plain_loops_write_and_read_all_rows(dsn: str) -> None:
     for plain in (bench.plain_insert, bench.plain_upsert, bench.plain_changes):
         assert plain(dsn, 1_500) > 0
-        assert database.rows("SELECT count(DISTINCT n) FROM bench") == [(1_500,)]
+        with psycopg.connect(dsn) as connection:
+            (found,) = connection.execute("SELECT count(DISTINCT n) FROM bench")
+        assert found == (1_500,)
 
 
 def test_readers_of_jobs_end_after_their_rows(dsn: str, tmp_path: Path) -> None:
