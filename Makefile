@@ -129,8 +129,8 @@ kafka: $(READY) ## test the Kafka sink against a real broker: BOOTSTRAP=host:por
 	$(BIN)/pytest -q --kafka $(BOOTSTRAP) tests/connectors/kafka/test_sink.py \
 		tests/connectors/kafka/test_exactly_once.py tests/connectors/kafka/test_topic_to_topic.py
 
-bench: $(READY) ## run every benchmark (about eight minutes)
-	set -e; for name in $(BENCHES); do $(BIN)/python -m benchmarks $$name; done
+bench: $(READY) ## run the benchmarks (about nine minutes), or ONLY=keyed-count
+	set -e; for name in $(or $(ONLY),$(BENCHES)); do $(BIN)/python -m benchmarks $$name; done
 
 picture: $(READY) tools ## draw the README's pictures, of terminal and page, from real runs
 	$(BIN)/python docs/make_picture.py
