@@ -1,7 +1,7 @@
-"""Draws docs/scale.svg from what ``headgate bench scale --json`` has printed.
+"""Draws docs/scale.svg from what ``python -m benchmarks scale --json`` has printed.
 
-``headgate bench scale --json | .venv/bin/python docs/make_scale_picture.py``; given files, it draws
-their sections, later ones instead of earlier ones.
+``.venv/bin/python -m benchmarks scale --json | .venv/bin/python docs/make_scale_picture.py``; given
+files, it draws their sections, later ones instead of earlier ones.
 """
 
 import json

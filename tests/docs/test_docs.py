@@ -96,7 +96,7 @@ def test_readme_has_two_commands_that_set_up_what_is_missing_and_says_how_long_t
 
 
 def test_readme_shows_figures_of_the_benchmarks() -> None:
-    row = r"^\| (.+?) \| .+ \| (`headgate bench .+?`) \|$"
+    row = r"^\| (.+?) \| .+ \| (`python -m benchmarks .+?`) \|$"
     figures = re.findall(row, text_of("README.md"), flags=re.MULTILINE)
     assert len(figures) == 4
     for figure, name in figures:
@@ -106,7 +106,8 @@ def test_readme_shows_figures_of_the_benchmarks() -> None:
 
 
 def test_every_benchmark_has_its_figure() -> None:
-    shown = set(re.findall(r"^\| `headgate bench ([a-z-]+)` \|", text_of(BENCHMARKS), flags=re.M))
+    row = r"^\| `python -m benchmarks ([a-z-]+)` \|"
+    shown = set(re.findall(row, text_of(BENCHMARKS), flags=re.MULTILINE))
     assert shown == set(bench.commands)
 
 
@@ -174,22 +175,27 @@ def test_make_targets_exist() -> None:
     assert {"run", "test"} <= named <= known
 
 
+COMMANDS: dict[str, click.Group] = {"headgate": command, "python -m benchmarks": bench}
+
+
 def commands() -> Iterator[str]:
+    names = "|".join(COMMANDS)
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8").replace("\\\n", " ")  # a command on some lines
-        yield from re.findall(r"`(?:\.venv/bin/)?headgate( [a-z-][^`]*)`", text)
-        yield from re.findall(r"`(?:\S*python3? )?-m headgate( [a-z-][^`]*)`", text)
-        yield from re.findall(r"^headgate( [a-z-][^#\n]*)", text, flags=re.MULTILINE)  # in a block
+        text = re.sub(r"(?:\S*python3? )?-m headgate ", "headgate ", text.replace(".venv/bin/", ""))
+        yield from re.findall(rf"`((?:{names}) [a-z][^`]*)`", text)
+        yield from re.findall(rf"^((?:{names}) [a-z][^#\n]*)", text, flags=re.M)  # in a block
 
 
 @pytest.mark.parametrize("line", sorted(set(commands())))
 def test_command_exists(line: str) -> None:
-    found: click.Command = command
-    words = shlex.split(line.partition(" -- ")[0])  # what follows is for the program
+    (program,) = (name for name in COMMANDS if line.startswith(f"{name} "))
+    found: click.Command = COMMANDS[program]
+    words = shlex.split(line.removeprefix(program).partition(" -- ")[0])  # the rest: the program's
     while words and isinstance(found, click.Group):
         name = words.pop(0)
-        assert name in found.commands, f"there is no `headgate{line}`"
-        found = bench if name == "bench" else found.commands[name]
+        assert name in found.commands, f"there is no `{line}`"
+        found = found.commands[name]
     known = [option for parameter in found.params for option in parameter.opts]
     assert [word for word in words if word.startswith("-") and word not in known] == []
 
