@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from headgate.base.elements import Bundle, Record
 from headgate.base.ids import PartitionId
+from headgate.core.buffers.buffer import BufferBuilder
 from headgate.core.egress.partition import Partition, PartitionKind
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.ends import Address
@@ -180,12 +181,13 @@ class RawProducer:
             return StepResult.IDLE
         channels, capacity = len(partition.subpartitions), 0
         for _ in range(BUFFERS_PER_STEP):
-            builder = partition.try_request_builder()
-            if builder is None:
+            lease = partition.pool.try_request()
+            if lease is None:
                 if partition.available():  # else the pool will wake us
                     continue
                 self.blocked_at = time.monotonic()
                 return StepResult.IDLE
+            builder = BufferBuilder(lease)
             capacity = capacity or builder.capacity
             consumer = builder.consumer()
             builder.commit(capacity)

@@ -353,20 +353,29 @@ def vague_names(tree: Tree) -> Iterator[Finding]:
 
 
 def used(tree: Tree) -> Iterator[Finding]:
-    """What the code defines is used by the code, by the examples and documents, or is public API.
+    """What src defines is used by src, by the examples and documents, or is public API.
 
-    By name, as vulture does: any mention of the identifier outside of definitions of that
+    What benchmarks define is used by them; what only they use has to leave src, as for tests.
+    """
+    src = [source for source in tree.code if source.path.startswith("src/")]
+    benchmarks = [source for source in tree.code if source not in src]
+    yield from _unused(tree, src, (*src, *tree.programs))
+    yield from _unused(tree, benchmarks, tree.code)
+
+
+def _unused(tree: Tree, defined: Iterable[Source], users: Iterable[Source]) -> Iterator[Finding]:
+    """By name, as vulture does: any mention of the identifier outside of definitions of that
     name counts, unless it stands inside something that is itself unused. Visitors of syntax trees
     are called by the name of the node, as ``visit_Name``.
     """
     public = _public_names(tree)
     definitions = [
         (source, line, name)
-        for source in tree.code
+        for source in defined
         for line, name in (*_definitions(source.tree), *_attributes(source.nodes))
     ]
     mentions: dict[str, set[frozenset[str]]] = defaultdict(set)
-    for source in (*tree.code, *tree.programs):
+    for source in users:
         for name, inside in _mentions(source.tree, frozenset()):
             mentions[name].add(inside)
     unused: set[str] = set()

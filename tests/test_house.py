@@ -200,6 +200,7 @@ def test_contract_rule_wants_the_room_by_its_name() -> None:
 
 HOST = "src/headgate/host/loop.py"
 SIM = "src/headgate/sim/loop.py"
+BENCHMARK = "benchmarks/latency.py"
 KIT = "tests/host/kit.py"
 FACADE = "src/headgate/common/__init__.py"
 CODED = "class A:\n    def f(self): return 1\nclass B:\n    def g(self): return 2\n"
@@ -226,6 +227,8 @@ TREE_BREACHES: list[tuple[TreeRule, dict[str, str], list[str]]] = [
     (house.used, {HOST: "def f(): f()\n"}, [f"{HOST}:1"]),
     (house.used, {HOST: "def f(): g()\ndef g(): ...\n"}, [f"{HOST}:1", f"{HOST}:2"]),
     (house.used, {HOST: "class A: ...\n", KIT: "A()\n"}, [f"{HOST}:1"]),
+    (house.used, {HOST: "def f(): ...\n", BENCHMARK: "f()\n"}, [f"{HOST}:1"]),
+    (house.used, {BENCHMARK: "def f(): ...\n"}, [f"{BENCHMARK}:1"]),
     (house.used, {HOST: "LIMIT = 1\nSIZE: int = 2\n"}, ["", ""]),
     (house.used, {HOST: "class A:\n    def f(self): ...\nA()\n"}, [f"{HOST}:2"]),
     (house.used, {HOST: "class A:\n    def __init__(self):\n        self.x = 1\nA()\n"}, [""]),
@@ -265,6 +268,7 @@ TREE_HABITS: list[tuple[TreeRule, dict[str, str]]] = [
     (house.unique_classes, {MACHINE: "class _A: ...\n", HOST: "class _A: ...\n"}),
     (house.vague_names, {HOST: "one_by_one = other.one(told, one=1)  # one\n"}),
     (house.used, {HOST: "def f(): ...\n", SIM: "f()\n"}),
+    (house.used, {BENCHMARK: "def f(): ...\nf()\n"}),
     (house.used, {HOST: "class A:\n    def f(self): ...\n", "examples/a.py": "A().f()\n"}),
     (house.used, {HOST: "def f(): ...\n", "docs/a.md": "\n```python\nf()\n```\n"}),
     (house.used, {HOST: "def f(): ...\n", SIM: "getattr(a, 'f')\n"}),

@@ -105,7 +105,7 @@ def test_without_a_buffer_the_producer_waits_until_there_is_one(make_pool: MakeP
     held: list[BufferBuilder] = []
     partition = make_partition(make_pool(2), 1, maximum=2, wait=wait)
     held += [partition.request_builder(), partition.request_builder()]
-    assert partition.try_request_builder() is None
+    assert partition.pool.try_request() is None
     assert waits == []
     held.append(partition.request_builder())
     assert waits == [False, False]
@@ -137,18 +137,6 @@ def test_a_wait_that_is_cancelled_reaches_the_producer(make_pool: MakePool) -> N
         partition.request_builder()
     for builder in builders:
         builder.finish()
-
-
-def test_a_try_gives_a_builder_or_nothing_or_the_end(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(4), 1, maximum=2, overdraft=2)
-    builders = [partition.try_request_builder() for _ in range(3)]
-    assert builders[2] is None  # overdraft is for what was begun
-    for builder in builders[:2]:
-        assert builder is not None
-        builder.finish()
-    partition.release()
-    with pytest.raises(TaskCancelled):
-        partition.try_request_builder()
 
 
 def test_a_slow_consumer_empties_the_pool_and_a_read_makes_the_writer_available(

@@ -217,13 +217,13 @@ def test_an_unknown_channel_keeps_the_buffers_that_it_will_need() -> None:
     with Pair(segments=4) as pair:
         gate = pair.consumer.create_gate("g", inputs(1, UnplacedProducer()))
         own = pair.consumer.create_partition(PartitionId("own"), KIND, 1)
-        held = [own.try_request_builder() for _ in range(3)]
-        assert [builder is not None for builder in held] == [True, True, False]
+        held = [own.pool.try_request() for _ in range(3)]
+        assert [lease is not None for lease in held] == [True, True, False]
         pair.consumer.place(gate, 0, RemoteProducer(ADDRESS))
         assert remote(gate).credit_statistics().exclusive == SMALL.buffers_per_channel
-        for builder in held[:2]:
-            assert builder is not None
-            builder.finish()
+        for lease in held[:2]:
+            assert lease is not None
+            lease.release()
         gate.close()
         own.release()
 
@@ -241,14 +241,14 @@ def test_an_unknown_channel_that_becomes_local_gives_its_buffers_back() -> None:
 def test_an_unknown_channel_that_is_owed_buffers_leaves_that_to_the_channel() -> None:
     with Pair(segments=4) as pair:
         other = pair.consumer.create_partition(PartitionId("other"), KIND, 1)
-        held = [other.try_request_builder() for _ in range(4)]
+        held = [other.pool.try_request() for _ in range(4)]
         assert None not in held
         gate = pair.consumer.create_gate("g", inputs(1, UnplacedProducer()))
         pair.consumer.place(gate, 0, RemoteProducer(ADDRESS))
         assert remote(gate).credit_statistics().exclusive == 0
-        for builder in held:
-            assert builder is not None
-            builder.finish()
+        for lease in held:
+            assert lease is not None
+            lease.release()
         assert remote(gate).credit_statistics().exclusive == SMALL.buffers_per_channel
         gate.close()
         other.release()

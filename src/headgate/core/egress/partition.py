@@ -124,14 +124,6 @@ class Partition:
             lease = self._try_lease()
         return BufferBuilder(lease)
 
-    def try_request_builder(self) -> BufferBuilder | None:
-        """A fresh buffer within the pool, or None: not now."""
-        try:
-            lease = self.pool.try_request()
-        except PoolDestroyed as error:
-            raise TaskCancelled(f"partition {self.id!r} was released while written") from error
-        return None if lease is None else BufferBuilder(lease)
-
     def add(self, consumer: BufferConsumer, index: int) -> bool:
         """Append to one subpartition; False if its consumer has gone and the data is dropped."""
         if self.finished:
