@@ -7,10 +7,9 @@ import pytest
 from headgate.base.errors import TaskCancelled
 from headgate.base.settings import ExchangeSettings
 from headgate.sim.clock import Clock
-from headgate.sim.ledger import CheckFailed
 from headgate.sim.network import Network, Weather
 from headgate.sim.tasks import Fate, SimTask
-from headgate.sim.worker import SimWorker
+from headgate.sim.worker import CheckFailed, SimWorker
 
 
 @pytest.fixture

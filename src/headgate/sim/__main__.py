@@ -12,9 +12,9 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Final
 
-from headgate.sim.jobs.recovery_scenario import draw_recovery
+from headgate.sim.jobs.random_jobs import draw_job
+from headgate.sim.jobs.random_recoveries import draw_recovery
 from headgate.sim.jobs.recovery_world import simulate_recovery
-from headgate.sim.jobs.scenario import draw_job
 from headgate.sim.jobs.world import simulate_job
 from headgate.sim.scenario import draw
 from headgate.sim.world import Outcome, RunFailed, simulate

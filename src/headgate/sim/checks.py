@@ -14,10 +14,9 @@ from headgate.base.errors import (
 from headgate.sim.coordinator import Coordinator
 from headgate.sim.faults import Faults
 from headgate.sim.laws import Laws
-from headgate.sim.ledger import CheckFailed
 from headgate.sim.programs import Job
 from headgate.sim.tasks import Fate, PlannedFailure
-from headgate.sim.worker import SimWorker
+from headgate.sim.worker import CheckFailed, SimWorker
 
 
 class Checks:

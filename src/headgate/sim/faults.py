@@ -1,7 +1,7 @@
 """Faults: what befalls the network and the workers, at the steps that the scenario names."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Protocol
 
@@ -16,10 +16,18 @@ from headgate.core.exchange.frames import (
     encode,
 )
 from headgate.sim.network import Network, Wire
-from headgate.sim.scenario import Fault
 from headgate.sim.worker import SimWorker
 
 PATIENCE_STEPS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that happens to the network or a worker at a step of the run."""
+
+    kind: str
+    step: int
+    lasts_ms: float = 0
 
 
 class Victims(Protocol):

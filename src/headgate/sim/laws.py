@@ -22,10 +22,9 @@ from headgate.core.exchange.frames import Kind
 from headgate.core.ingress.remote import RemoteChannel
 from headgate.sim.connection import SimConnection
 from headgate.sim.faults import Faults
-from headgate.sim.ledger import CheckFailed
 from headgate.sim.segments import Holder, count_segments
 from headgate.sim.tap import Seen
-from headgate.sim.worker import SimWorker
+from headgate.sim.worker import CheckFailed, SimWorker
 
 CLOSE_STEPS: Final = 1000
 """So many steps after the beginning and after each fault the cheap checks come after every step."""

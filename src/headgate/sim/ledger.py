@@ -12,13 +12,10 @@ from typing import TypeAlias
 from headgate.base.elements import Bundle, Element, Record
 from headgate.base.events import Event, RuntimeEvent
 from headgate.base.ids import PartitionId
+from headgate.sim.worker import CheckFailed
 
 Item: TypeAlias = tuple[Record, int | None] | Element | RuntimeEvent
 """A record with its timestamp, any other element, or an event."""
-
-
-class CheckFailed(AssertionError):
-    """A checker found that the law is broken."""
 
 
 @dataclass(slots=True)

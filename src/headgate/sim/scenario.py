@@ -11,6 +11,7 @@ from random import Random
 from headgate.base.settings import MIB, Compression, ExchangeSettings, FlowControl
 from headgate.core.buffers.sizing import PoolBounds, gate_bounds, partition_bounds
 from headgate.core.egress.partition import PartitionKind
+from headgate.sim.faults import Fault
 from headgate.sim.network import Weather
 from headgate.sim.programs import Manners
 from headgate.sim.routes import RouteKind
@@ -25,15 +26,6 @@ TROUBLES = (
     *("cut", "cut", "cut", "stall", "stall", "freeze", "kill", "refuse", "black-hole"),
     *("fail", "fail", "quit", "quit", "never", "cancel"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something that happens to the network or a worker at a step of the run."""
-
-    kind: str
-    step: int
-    lasts_ms: float = 0
 
 
 @dataclass(slots=True)

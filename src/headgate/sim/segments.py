@@ -16,8 +16,7 @@ from headgate.core.ingress.channel import UnknownChannel
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate
 from headgate.core.ingress.remote import RemoteChannel
-from headgate.sim.ledger import CheckFailed
-from headgate.sim.worker import SimWorker
+from headgate.sim.worker import CheckFailed, SimWorker
 
 
 class Holder(Protocol):

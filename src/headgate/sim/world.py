@@ -21,14 +21,14 @@ from headgate.sim.checks import Checks
 from headgate.sim.clock import Clock
 from headgate.sim.coordinator import Coordinator
 from headgate.sim.faults import Faults
-from headgate.sim.ledger import CheckFailed, Ledger
+from headgate.sim.ledger import Ledger
 from headgate.sim.network import Network, Weather
 from headgate.sim.programs import Job
 from headgate.sim.scenario import JobPlan, Scenario, draw
 from headgate.sim.segments import remote_channels
 from headgate.sim.stage import Stage
 from headgate.sim.tasks import Fate
-from headgate.sim.worker import SimWorker
+from headgate.sim.worker import CheckFailed, SimWorker
 
 MAX_STEPS: Final = 200_000
 STALL_MS: Final = 6_000

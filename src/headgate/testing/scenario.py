@@ -16,11 +16,8 @@ from headgate.base.settings import ExchangeSettings, JobSettings
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import JobVertex, build_job_graph
 from headgate.sim.jobs.delays import AT_ONCE, Delays
-from headgate.sim.jobs.functions import Habits, Run
-from headgate.sim.jobs.records import Book
 from headgate.sim.jobs.recovery_scenario import RecoveryScenario
-from headgate.sim.jobs.scenario import JobScenario, NoSeats, draw_workers
-from headgate.sim.jobs.vault import Vault
+from headgate.sim.jobs.scenario import JobScenario, draw_workers
 from headgate.sim.network import Weather
 from headgate.testing.program import planned, scaled
 from headgate.testing.watching import Watch
@@ -174,11 +171,9 @@ def _scenario(
     first = JobScenario(
         seed=seed,
         calm=True,
-        run=Run(seed, Book(), NoSeats(), Habits(), Vault()),
         settings=EXCHANGE,
         job_graph=job_graph,
         execution=build_execution_graph(job_graph, "job", 0),
-        expected={},
         worker_of=[],
         arrive_ms=[],
         spare=16,

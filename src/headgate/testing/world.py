@@ -23,7 +23,7 @@ from headgate.control.error_classes import is_consequence
 from headgate.control.life_cycle import JobState
 from headgate.plan.job_graph import JobVertex
 from headgate.sim.clock import Clock
-from headgate.sim.faults import Faults
+from headgate.sim.faults import Fault, Faults
 from headgate.sim.jobs.deployment import SeatedTask
 from headgate.sim.jobs.driver import SimDriver
 from headgate.sim.jobs.scenario import JobScenario
@@ -31,7 +31,6 @@ from headgate.sim.jobs.sim_job import RecoveringJob
 from headgate.sim.jobs.storage import SimStorage
 from headgate.sim.jobs.task_manager import SimReport
 from headgate.sim.network import Network, Weather
-from headgate.sim.scenario import Fault
 from headgate.sim.stage import Stage
 from headgate.sim.worker import SimWorker
 from headgate.testing.scenario import ProgramScenario

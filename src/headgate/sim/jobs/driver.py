@@ -43,11 +43,9 @@ from headgate.functions.source import SplitEnumerator
 from headgate.sim.clock import Clock
 from headgate.sim.jobs.deployment import SeatedTask
 from headgate.sim.jobs.scenario import JobScenario
-from headgate.sim.jobs.seats import Seat
 from headgate.sim.jobs.sim_job import SimJob
 from headgate.sim.jobs.task_manager import SimReport, SimTaskManager, failure_of
-from headgate.sim.ledger import CheckFailed
-from headgate.sim.worker import SimWorker
+from headgate.sim.worker import CheckFailed, SimWorker
 
 TIMES: Final = ControlTimes(register_ms=2_000, settle_ms=20, loss_ms=5, cancel_ms=1_500)
 HEARTBEAT_MS: Final = 30.0
@@ -100,7 +98,6 @@ class SimDriver:
         self._scenario = scenario
         self._clock = clock
         self._random = Random(f"driver {scenario.seed} {job.attempts}")
-        self._seats: dict[str, Seat] = {}
         self._stores: list[StoreCheckpoint] = []
         self._stops: dict[str, Stop] = {}
         self._enumerators: list[SplitEnumerator] = []
@@ -109,7 +106,6 @@ class SimDriver:
         self._frozen_ms: dict[int, float] = {}
         self._timer_ms: float | None = None
         self._machine = JobRun(job.plan_attempt(scenario.job_graph), TIMES, job.recovery)
-        scenario.run.attempt, scenario.run.seats = job.attempts, self
         for slot, arrive_ms in enumerate(scenario.arrive_ms):
             clock.later(arrive_ms, f"slot {slot} registers", partial(self._arrived, slot))
         clock.later(HEARTBEAT_MS, "heartbeat", self._listen)
@@ -123,10 +119,6 @@ class SimDriver:
     def is_storing(self) -> bool:
         """Whether the storage has something to do; nobody goes on from there before it has."""
         return bool(self._stores)
-
-    def seat_of(self, task: str) -> Seat:
-        """By the name that functions know."""
-        return self._seats[task]
 
     # What people and faults do (Victims).
 
@@ -263,7 +255,6 @@ class SimDriver:
 
     def _set_up(self, deployed: SeatedTask) -> None:
         self.tasks.append(deployed)
-        self._seats[deployed.thread.name] = deployed.thread
 
     # The machine.
 
@@ -346,7 +337,6 @@ class SimDriver:
             return
         self.on_attempt()
         plan = self._job.plan_attempt(self._scenario.job_graph)
-        self._scenario.run.attempt = self._job.attempts
         self._tell(lambda: self._machine.planned(plan, self._clock.now_ms))
 
     def _set_timer(self) -> None:

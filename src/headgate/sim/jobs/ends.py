@@ -16,8 +16,8 @@ from headgate.sim.clock import Clock
 from headgate.sim.jobs.deployment import SeatedTask
 from headgate.sim.jobs.graphs import Items
 from headgate.sim.laws import Laws
-from headgate.sim.ledger import CheckFailed
 from headgate.sim.tasks import PlannedFailure
+from headgate.sim.worker import CheckFailed
 
 CONSEQUENCES: Final = (PartitionNotFound, ProducerFailed, TaskCancelled, TransportError)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from random import Random
-from typing import Final
+from typing import Final, Protocol
 
 from headgate.base.elements import Record
 from headgate.functions.context import ConnectorContext, RuntimeContext, SnapshotMoment
@@ -26,7 +26,7 @@ from headgate.sim.jobs.records import (
     item_of,
     make_record,
 )
-from headgate.sim.jobs.seats import Seats
+from headgate.sim.jobs.seats import Seat
 from headgate.sim.jobs.vault import Transaction, Vault
 from headgate.sim.tasks import PlannedFailure
 
@@ -48,6 +48,12 @@ class Habits:
     """Functions change the records that they get."""
     fails: "dict[str, int]" = field(default_factory=dict)
     """Place (node.subtask) → at which call it fails, once; -1: when it is opened, -2: closed."""
+
+
+class Seats(Protocol):
+    """Finds the seat of the task that user code runs in."""
+
+    def seat_of(self, task: str) -> Seat: ...
 
 
 @dataclass(slots=True)

@@ -11,13 +11,12 @@ from headgate.base.checkpoints import Stop
 from headgate.control.life_cycle import JobState
 from headgate.sim.clock import Clock
 from headgate.sim.jobs.ends import some_of
+from headgate.sim.jobs.random_jobs import DrawnJob
+from headgate.sim.jobs.random_recoveries import Deed, DrawnRecovery, draw_recovery
 from headgate.sim.jobs.records import Book
-from headgate.sim.jobs.recovery_scenario import Deed, RecoveryScenario, draw_recovery
-from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.sim_job import RecoveringJob
 from headgate.sim.jobs.world import JobWorld
-from headgate.sim.ledger import CheckFailed
-from headgate.sim.worker import SimWorker
+from headgate.sim.worker import CheckFailed, SimWorker
 from headgate.sim.world import Outcome
 
 STOPS: Final = {"savepoint": Stop.NO, "suspend": Stop.SUSPEND, "drain": Stop.DRAIN}
@@ -30,17 +29,19 @@ class RecoveryWorld(JobWorld):
     stall_ms: ClassVar = 30_000.0
     job: RecoveringJob
 
-    def __init__(
-        self, plan: RecoveryScenario, on_trace: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, plan: DrawnRecovery, on_trace: Callable[[str], None] | None = None) -> None:
         clock = Clock()
         super().__init__(plan.first, RecoveringJob(plan, clock), on_trace, clock)
         self.plan = plan
+        vault = plan.first.run.vault
+        assert vault is not None
+        self.vault = vault
+        vault.is_complete = self.job.storage.is_complete
         self._deeds = list(plan.deeds)
         self._rescaled_at = 0  # the first attempt with the present parallelism
 
     def run_all(self) -> None:
-        scenario: JobScenario | None = self.plan.first
+        scenario: DrawnJob | None = self.plan.first
         while scenario is not None:
             self._run_once(scenario)
             rescaled = self.job.rescaled
@@ -52,7 +53,7 @@ class RecoveryWorld(JobWorld):
 
     # Runs.
 
-    def _run_once(self, scenario: JobScenario) -> None:
+    def _run_once(self, scenario: DrawnJob) -> None:
         self.begin(scenario)
         driver = self.driver
         driver.on_attempt = self._new_attempt
@@ -71,6 +72,7 @@ class RecoveryWorld(JobWorld):
         self.laws.look_closely()
         self.look_who_runs()
         self._new_book()
+        self.plan.first.run.attempt = self.job.attempts + 1  # which is about to be planned
 
     def _new_book(self) -> None:
         """All tasks of an attempt have ended."""
@@ -81,7 +83,7 @@ class RecoveryWorld(JobWorld):
         self.book = self.plan.first.run.book = Book()
         self.book.unordered_before = self._rescaled_at
 
-    def _what_next(self) -> JobScenario | None:
+    def _what_next(self) -> DrawnJob | None:
         """After a run; None: the job has come to its end."""
         outcome, job, savepoint = self.driver.outcome, self.job, self.driver.stopped_with
         if outcome is not None and outcome.state is JobState.FAILED:
@@ -94,7 +96,9 @@ class RecoveryWorld(JobWorld):
             return None
         else:
             job.new_driver()
-        return job.next_run()
+        scenario = job.next_run()
+        assert isinstance(scenario, DrawnJob)
+        return scenario
 
     def _kill(self, workers: list[SimWorker]) -> None:
         """Their processes end."""
@@ -123,8 +127,8 @@ class RecoveryWorld(JobWorld):
 
     def check_books(self) -> None:
         super().check_books()
-        if self.job.vault.problems:
-            raise CheckFailed(self.job.vault.problems[0])
+        if self.vault.problems:
+            raise CheckFailed(self.vault.problems[0])
 
     def _do(self, deed: Deed) -> None:
         if deed.kind == "driver":
@@ -144,7 +148,7 @@ class RecoveryWorld(JobWorld):
     def _check_commits(self) -> None:
         is_exact = self.plan.settings.is_exact
         for sink, expected in self.plan.first.expected.items():
-            got = self.job.vault.of_sink(sink)
+            got = self.vault.of_sink(sink)
             missing, beyond = expected - got, got - expected
             if missing:
                 raise CheckFailed(f"sink {sink} has not committed {some_of(missing)}")

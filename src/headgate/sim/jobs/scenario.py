@@ -1,31 +1,16 @@
-"""Scenarios of whole jobs: the program, where its tasks run, and what befalls them.
-
-About half of the seeds are calm, as with the exchange alone: nothing breaks, and the sinks must get
-exactly what the reference says.
-"""
+"""How a job is simulated: where its tasks run, with what delays, and what befalls it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 
-from headgate.base.settings import Compression, ExchangeSettings, FlowControl
+from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.core.buffers.sizing import PoolBounds, gate_bounds, partition_bounds
-from headgate.plan.execution_graph import ExecutionGraph, TaskSpec, build_execution_graph
-from headgate.plan.job_graph import JobGraph, JobVertex, build_job_graph
+from headgate.plan.execution_graph import ExecutionGraph
+from headgate.plan.job_graph import JobGraph, JobVertex
+from headgate.sim.faults import Fault
 from headgate.sim.jobs.delays import Delays
-from headgate.sim.jobs.functions import Habits, Run
-from headgate.sim.jobs.graphs import Draft, Items, Taste
-from headgate.sim.jobs.records import Book
-from headgate.sim.jobs.seats import Seat
 from headgate.sim.network import Weather
-from headgate.sim.scenario import PATIENCE_MS, Fault, draw_step, draw_weather
-
-TROUBLES = (
-    *("cut", "cut", "stall", "freeze", "kill", "refuse", "black-hole", "cancel", "cancel"),
-    *("fail", "fail", "fail", "fail"),
-)
-MARKED_TASKS = 15
-"""Every hop multiplies latency markers; in a large job they would be all there is."""
 
 
 @dataclass(slots=True)
@@ -34,11 +19,9 @@ class JobScenario:
 
     seed: int
     calm: bool
-    run: Run
     settings: ExchangeSettings
     job_graph: JobGraph
     execution: ExecutionGraph
-    expected: dict[int, Items]
     worker_of: list[int]
     """The worker of each slot."""
     arrive_ms: list[float]
@@ -56,7 +39,6 @@ class JobScenario:
     delays: Delays = field(default_factory=Delays)
     code: Callable[[], Mapping[int, JobVertex]] | None = None
     """Loads the program anew, as a worker does; None: operators make functions of their own."""
-
     name: str = "sim"
     parameters: Mapping[str, str] = field(default_factory=dict)
     """For ``RuntimeContext.get_job_parameter``."""
@@ -98,138 +80,6 @@ class JobScenario:
         assert bounds.maximum is not None
         return bounds.maximum if self.roomy else bounds.minimum
 
-    def describe(self) -> list[str]:
-        """The scenario in a few lines."""
-        s = self.settings
-        where = ", ".join(
-            f"slot {slot} on w{worker} from {arrive_ms:.1f} ms"
-            for slot, (worker, arrive_ms) in enumerate(
-                zip(self.worker_of, self.arrive_ms, strict=True)
-            )
-        )
-        return [
-            f"seed {self.seed}: {'calm' if self.calm else 'with trouble'}, {where}",
-            f"  {s.flow_control.value}, segments of {s.segment_bytes} bytes, spare {self.spare}, "
-            f"{'roomy' if self.roomy else 'tight'}, exclusive {s.buffers_per_channel}, "
-            f"floating {s.floating_per_gate}, overdraft {s.overdraft_buffers}, "
-            f"landing {s.landing_buffers}, burst {s.burst_frames}, {s.compression.value}",
-            f"  {self.run.habits}, loans called in {self.called_in}, markers {self.marker_ms}",
-            *self.job_graph.describe().splitlines(),
-            *self.execution.describe().splitlines(),
-            *(f"  weather: {weather}" for weather in self.weathers),
-            *(f"  fault at step {fault.step}: {fault.kind}" for fault in self.faults),
-        ]
-
-
-def draw_job(seed: int) -> JobScenario:
-    """The scenario of a seed."""
-    random = Random(f"job {seed}")
-    calm = random.random() < 0.5
-    habits = Habits(
-        slow=random.choice((0, 0, 0.02, 0.2)),
-        slow_ms=random.choice((1.0, 12.0, 60.0)),
-        changes=random.random() < 0.7,
-    )
-    run = Run(seed, Book(), NoSeats(), habits)
-    taste = draw_taste(random)
-    draft = Draft(run, taste, random)
-    draft.grow()
-    scenario = plan_job(draft, calm, run, taste, random)
-    _disturb(scenario, random)
-    return scenario
-
-
-def plan_job(draft: Draft, calm: bool, run: Run, taste: Taste, random: Random) -> JobScenario:
-    """Where the tasks of a program run, and how; nothing befalls them."""
-    seed = run.seed
-    job_graph = build_job_graph(draft.graph)
-    execution = build_execution_graph(job_graph, "job", 0)
-    settings = _draw_sizes(_draw_settings(random, execution), Random(f"sizes {seed}"))
-    worker_of = draw_workers(execution.slots, random)
-    late = random.random() < 0.3
-    patience_ms = settings.backoff_max_ms / 2
-    weathers = [
-        draw_weather(settings.segment_bytes, random) for _ in range(random.choice((1, 1, 3)))
-    ]
-    return JobScenario(
-        seed=seed,
-        calm=calm,
-        run=run,
-        settings=settings,
-        job_graph=job_graph,
-        execution=execution,
-        expected=draft.expected,
-        worker_of=worker_of,
-        arrive_ms=[random.random() * (patience_ms if late else 0) for _ in worker_of],
-        spare=random.choice((0, 0, 1, 3, 10, 40)),
-        roomy=taste.batch or max(map(worker_of.count, worker_of)) > 1,
-        called_in=random.choice((0, 0.05, 0.3, 0.8)),
-        marker_ms=random.choice((0, 0, 2, 10)) if len(execution.tasks) <= MARKED_TASKS else 0,
-        step_ms=random.choice((0.0, 0.001, 0.01, 0.05)),
-        tick_ms=random.choice((15.0, 35.0)),
-        moods=random.choice(((1, 1, 1), (1, 1, 1), (5, 1, 1), (1, 5, 1), (1, 1, 5), (4, 4, 1))),
-        weathers=weathers,
-    )
-
-
-class NoSeats:
-    """Before the tasks have theirs."""
-
-    def seat_of(self, task: str) -> Seat:
-        raise AssertionError(f"{task} has no seat yet")
-
-
-def draw_taste(random: Random) -> Taste:
-    pauses = random.choice((0, 0.1, 0.5))
-    stamps = random.random() < 0.6
-    return Taste(
-        batch=random.random() < 0.15,
-        records=random.choice((3, 20, 60, 150)),
-        parallelism=random.choice((1, 2, 2, 3)),
-        padding=random.choice(((0,), (0, 3, 40), (0, 0, 0, 300))),
-        pauses=pauses,
-        pause_ms=random.choice((2.0, 30.0)),
-        idles=stamps and random.random() < 0.3,
-        stamps=stamps,
-    )
-
-
-def _draw_settings(random: Random, execution: ExecutionGraph) -> ExchangeSettings:
-    exclusive = random.choice((0, 1, 1, 2, 2))
-    initial_ms = random.choice((4, 15))
-    compressed = random.random() < 0.2
-    # Without credits stages that share their connections can wait for each other for ever.
-    staged = any(task.gates and task.outputs for task in execution.tasks)
-    joined = any(len(task.gates) > 1 for task in execution.tasks)
-    uses_tcp = not staged and not joined and random.random() < 0.3
-    return ExchangeSettings(
-        segment_bytes=random.choice((33, 64, 100, 256, 512, 2048)),
-        buffers_per_channel=exclusive,
-        floating_per_gate=random.choice((1, 2, 4, 8) if exclusive == 0 else (0, 1, 2, 8)),
-        overdraft_buffers=random.choice((0, 0, 1, 5)),
-        landing_buffers=random.choice((1, 2, 6)),
-        burst_frames=random.choice((1, 2, 16)),
-        flow_control=FlowControl.TCP if uses_tcp else FlowControl.CREDIT,
-        compression=Compression.LZ4 if compressed else Compression.NONE,
-        backoff_initial_ms=initial_ms,
-        backoff_max_ms=initial_ms * random.choice((8, 16)),
-        heartbeat_interval_ms=random.choice((30, 80)),
-        heartbeat_timeout_ms=random.choice((400, 700)),
-        connect_timeout_ms=1500,
-    )
-
-
-def _draw_sizes(settings: ExchangeSettings, random: Random) -> ExchangeSettings:
-    """Jobs last for some hundred milliseconds, so whoever looks at buffers must look often."""
-    return replace(
-        settings,
-        debloat=random.random() < 0.5,
-        debloat_target_ms=random.choice((1, 5, 50)),
-        debloat_period_ms=random.choice((2, 10)),
-        debloat_samples=random.choice((1, 4)),
-        min_buffer_bytes=random.choice((1, 10, 60)),
-    )
-
 
 def draw_workers(slots: int, random: Random) -> list[int]:
     """One for each slot, or fewer; every worker has a slot."""
@@ -238,30 +88,3 @@ def draw_workers(slots: int, random: Random) -> list[int]:
     chosen = [random.randrange(slots) for _ in range(slots)]
     ranks = {worker: rank for rank, worker in enumerate(sorted(dict.fromkeys(chosen)))}
     return [ranks[worker] for worker in chosen]
-
-
-def _disturb(scenario: JobScenario, random: Random) -> None:
-    settings = scenario.settings
-    if random.random() < 0.15:  # what nobody may notice, if the consumers have the patience
-        lasts_ms = random.random() * settings.heartbeat_timeout_ms / 4
-        scenario.settings = replace(settings, backoff_max_ms=PATIENCE_MS)
-        scenario.faults.append(Fault("doze", draw_step(random), lasts_ms))
-    if scenario.calm:
-        return
-    for _ in range(random.choice((1, 1, 2))):
-        kind = random.choice(TROUBLES)
-        if kind == "fail":
-            plan_failure(scenario, random)
-            continue
-        lasts_ms = settings.heartbeat_timeout_ms * random.uniform(1.2, 3)
-        early = kind in ("refuse", "black-hole")
-        step = random.randint(0, 30) if early else draw_step(random)
-        scenario.faults.append(Fault(kind, step, lasts_ms))
-
-
-def plan_failure(scenario: JobScenario, random: Random) -> None:
-    """A function is to fail somewhere."""
-    task: TaskSpec = random.choice(scenario.execution.tasks)
-    operator = random.choice(scenario.job_graph.vertices[task.vertex].chain.operators)
-    at = random.choice((-1, -2, 1, 1, 2, 5, 30))
-    scenario.run.habits.fails[f"{operator.id}.{task.subtask}"] = at

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from headgate.base.elements import Record
 from headgate.base.errors import TaskCancelled
@@ -24,8 +24,7 @@ from headgate.core.chain.outputs import Loan
 from headgate.core.task.task import StepResult, Task, TaskServices
 from headgate.sim.jobs.batch_calls import SimBatchCalls
 from headgate.sim.jobs.delays import Delays
-from headgate.sim.ledger import CheckFailed
-from headgate.sim.worker import SimWorker
+from headgate.sim.worker import CheckFailed, SimWorker
 
 try:
     from greenlet import GreenletExit, getcurrent, greenlet
@@ -266,12 +265,6 @@ class SimLoan(Loan):
             self.is_lent = False
             if self._random.random() < self._called_in:
                 self._seat.let_others_run("the baton")
-
-
-class Seats(Protocol):
-    """Finds the seat of the task that user code runs in."""
-
-    def seat_of(self, task: str) -> Seat: ...
 
 
 class SimCalls:

@@ -1,4 +1,4 @@
-"""What a simulated job has over all its runs, and over the loss of its driver: storage and vault.
+"""What a simulated job keeps over all its runs, and over the loss of its driver: the storage.
 
 A driver's memory (the recovery and its history) goes with the driver; the next one finds what the
 storage holds.
@@ -99,10 +99,6 @@ class RecoveringJob(SimJob):
         self._scale_of: dict[int, int] = {}  # with which a checkpoint was taken
         self._scale = 0
         self._origin: StoreCheckpoint | None = None
-        vault = plan.first.run.vault
-        assert vault is not None
-        self.vault = vault
-        vault.is_complete = self.storage.is_complete
         self.recovery = self._remember(CheckpointHistory(plan.retained))
 
     def wall_ms(self) -> int:
@@ -142,7 +138,7 @@ class RecoveringJob(SimJob):
         """Where the next run takes place; perhaps with another parallelism."""
         latest = self.recovery.history.latest
         known = self._scale if latest is None else self._scale_of[latest.metadata.checkpoint]
-        scale = self.random.randrange(len(SCALES)) if self.plan.rescales else known
+        scale = self.random.randrange(SCALES) if self.plan.rescales else known
         scenario = self.plan.scaled(scale, self.random)
         if latest is not None and scale != known:
             try:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from headgate.base.checkpoints import DatabaseRestore, Metadata, Piece, SubtaskState, pieces_of
 from headgate.control.effects import DiscardStates, DropCheckpoint, StoreCheckpoint
 from headgate.core.state.backend import StoredDatabase
-from headgate.sim.ledger import CheckFailed
+from headgate.sim.worker import CheckFailed
 
 
 class SimStorage:

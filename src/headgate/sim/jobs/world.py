@@ -16,13 +16,13 @@ from headgate.sim.faults import Faults
 from headgate.sim.jobs.deployment import SeatedTask
 from headgate.sim.jobs.driver import SimDriver
 from headgate.sim.jobs.ends import Ends, some_of
-from headgate.sim.jobs.scenario import JobScenario, draw_job
+from headgate.sim.jobs.random_jobs import DrawnJob, draw_job
+from headgate.sim.jobs.seats import Seat
 from headgate.sim.jobs.sim_job import SimJob
 from headgate.sim.laws import Laws
-from headgate.sim.ledger import CheckFailed
 from headgate.sim.network import Network, Weather
 from headgate.sim.stage import Stage
-from headgate.sim.worker import SimWorker
+from headgate.sim.worker import CheckFailed, SimWorker
 from headgate.sim.world import IDLE, TRACE_LINES, Outcome, RunFailed, problem_of
 
 MOST_STEPS: Final = 1_000_000
@@ -44,7 +44,7 @@ class JobWorld:
 
     def __init__(
         self,
-        scenario: JobScenario,
+        scenario: DrawnJob,
         job: SimJob,
         on_trace: Callable[[str], None] | None = None,
         clock: Clock | None = None,
@@ -97,7 +97,7 @@ class JobWorld:
 
     # Runs.
 
-    def begin(self, scenario: JobScenario) -> None:
+    def begin(self, scenario: DrawnJob) -> None:
         """New workers, and a new driver."""
         seed, clock = f"{scenario.seed} {self.runs or ''}", self.clock
         self.network = Network(clock, Random(f"network {seed}"), self._pick_weather)
@@ -112,6 +112,7 @@ class JobWorld:
         for worker in self.workers:
             worker.peers = self.workers
         self.driver = SimDriver(self.job, scenario, self.workers, clock)
+        scenario.run.attempt, scenario.run.seats = self.job.attempts, self
         left = self.faults.left if self.runs else list(scenario.faults)
         chance = Random(f"faults {seed}")
         self.faults = Faults(left, self.network, self.workers, self.driver, chance)
@@ -122,6 +123,10 @@ class JobWorld:
         self.stage = Stage(clock, self.workers, self._random, scenario.moods)
         self.runs += 1
         self._known = 0
+
+    def seat_of(self, task: str) -> Seat:
+        """By the name that functions know; the newest."""
+        return next(t.thread for t in reversed(self.driver.tasks) if t.thread.name == task)
 
     def wind_down(self) -> None:
         """Tasks end, then connections must close, and every segment come home."""

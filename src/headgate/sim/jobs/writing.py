@@ -29,8 +29,7 @@ from headgate.core.checkpoint.snapshot import (
 )
 from headgate.sim.jobs.delays import Delays
 from headgate.sim.jobs.storage import SimStorage
-from headgate.sim.ledger import CheckFailed
-from headgate.sim.worker import SimWorker
+from headgate.sim.worker import CheckFailed, SimWorker
 
 
 @dataclass(frozen=True, slots=True)
