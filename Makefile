@@ -96,7 +96,7 @@ format: $(READY) ## put the code in shape
 	$(BIN)/ruff format .
 
 sim: $(READY) ## simulate SEEDS=n runs of each kind (600), or replay one with its steps: SEED=41, JOBS=1, RECOVERY=1
-	$(BIN)/python -m headgate.sim $(if $(JOBS),--jobs) $(if $(RECOVERY),--recovery) \
+	$(BIN)/python -m tests.sim $(if $(JOBS),--jobs) $(if $(RECOVERY),--recovery) \
 		$(if $(SEED),--seed $(SEED) --verbose,--seeds $(SEEDS) --processes $(CORES))
 
 # Atheris would need a compiler and libFuzzer where it has no wheel; there, it is left out.

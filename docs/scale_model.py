@@ -1,6 +1,6 @@
 """How the exchange behaves with 1,000 task managers: computed, simulated, checked where it can be.
 
-``.venv/bin/python docs/scale_model.py`` prints the tables of docs/scaling.md and draws
+``PYTHONPATH=. .venv/bin/python docs/scale_model.py`` prints the tables of docs/scaling.md and draws
 docs/scaling.svg, in about a minute on a quiet machine. One task of each side on every task manager,
 all to all.
 
@@ -29,14 +29,15 @@ from headgate.core.buffers.sizing import GateShape, buffer_need, partition_bound
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.exchange.frames import PREFIX, AddCredit, Kind, encode
 from headgate.core.exchange.sender import Reader
-from headgate.sim import network, programs
+from headgate.sim import network
 from headgate.sim.network import Weather
-from headgate.sim.programs import Manners
-from headgate.sim.routes import RouteKind
-from headgate.sim.scenario import JobPlan, Scenario
-from headgate.sim.streams import Output, OutputPlan
-from headgate.sim.topology import Vertex
-from headgate.sim.world import World
+from tests.sim import programs
+from tests.sim.programs import Manners
+from tests.sim.routes import RouteKind
+from tests.sim.scenario import JobPlan, Scenario
+from tests.sim.streams import Output, OutputPlan
+from tests.sim.topology import Vertex
+from tests.sim.world import World
 
 PICTURE: Final = Path(__file__).with_name("scaling.svg")
 SIZES: Final = (4, 8, 16, 32, 100, 300, 1000)

@@ -294,6 +294,7 @@ class Tree:
     def programs(self) -> tuple[Source, ...]:
         """What users read and run: examples, and the code in documents."""
         files = [f for f in self.files if f.path.startswith(("docs/", "examples/")) and f.is_python]
+        files += [f for f in self.tests if f.path.startswith("tests/sim/")]
         files += [
             Source(f.path, text)
             for f in self.files

@@ -16,9 +16,9 @@ from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.sim.clock import Clock
 from headgate.sim.network import Network, Weather
 from headgate.sim.stage import Stage
-from headgate.sim.tasks import Fate, SimTask
 from headgate.sim.worker import SimWorker
 from tests.drivers.driver import Reading, Writing
+from tests.sim.tasks import Fate, SimTask
 
 MAX_STEPS = 1_000_000
 STILL_MS = 500

@@ -92,7 +92,7 @@ def run(test: str, tree: Path, timeout_s: float = TIMEOUT_S) -> tuple[int | None
     """The exit code, None after a timeout, and what the test printed."""
     words = test.split()
     if _is_simulated(test):
-        arguments = ["-m", "headgate.sim", *words[1:]]
+        arguments = ["-m", "tests.sim", *words[1:]]
     else:
         arguments = [*PYTEST, *QUICK, *words]
     environment = {**os.environ, "PYTHONPATH": str(tree / "src")}

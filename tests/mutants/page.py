@@ -24,7 +24,7 @@ def shown(caught_by: str) -> str:
     """The simulator's command as people type it; tests as they are."""
     words = caught_by.split()
     if words[0] == "sim":
-        return f"`python -m headgate.{caught_by}`"
+        return f"`python -m tests.{caught_by}`"
     return ", ".join(f"`{word}`" for word in words)
 
 

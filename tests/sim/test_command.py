@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.core.egress.pipelined import PipelinedSubpartition
-from headgate.sim.__main__ import main
+from tests.sim.__main__ import main
 
 
 def test_seeds_that_keep_the_laws_leave_with_0(capsys: pytest.CaptureFixture[str]) -> None:

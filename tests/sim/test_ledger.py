@@ -5,8 +5,8 @@ import pytest
 from headgate.base.elements import Bundle, Watermark
 from headgate.base.events import END_OF_SUPERSTEP
 from headgate.base.ids import PartitionId
-from headgate.sim.ledger import Ledger, Position, item_of, items_of
 from headgate.sim.worker import CheckFailed
+from tests.sim.ledger import Ledger, Position, item_of, items_of
 
 P = PartitionId("p")
 ITEMS = [("a", None), ("b", 5), Watermark(3), END_OF_SUPERSTEP, ("c", None)]

@@ -15,7 +15,7 @@ from headgate.core.exchange.sender import SenderSession
 from headgate.core.exchange.view import PolledBuffer
 from headgate.core.ingress.channel import BufferAndAvailability
 from headgate.core.ingress.remote import RemoteChannel
-from headgate.sim.world import RunFailed, simulate
+from tests.sim.world import RunFailed, simulate
 
 SEEDS = 80
 Patch = pytest.MonkeyPatch

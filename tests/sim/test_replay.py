@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from headgate.sim.scenario import draw
-from headgate.sim.world import Outcome, simulate
+from tests.sim.scenario import draw
+from tests.sim.world import Outcome, simulate
 
 SEEDS = (1, 7, 56)
 
 DIGEST = """
 import sys, zlib
-from headgate.sim.world import simulate
+from tests.sim.world import simulate
 lines = []
 simulate(int(sys.argv[1]), lines.append)
 print(len(lines), zlib.crc32("\\n".join(lines).encode()))

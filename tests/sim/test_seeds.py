@@ -1,6 +1,6 @@
 """Whole runs: every seed keeps every law. More of them: `make sim SEEDS=3000`."""
 
-from headgate.sim.world import simulate
+from tests.sim.world import simulate
 
 
 def test_a_run_keeps_every_law(sim_seed: int) -> None:

@@ -8,8 +8,8 @@ from headgate.base.errors import TaskCancelled
 from headgate.base.settings import ExchangeSettings
 from headgate.sim.clock import Clock
 from headgate.sim.network import Network, Weather
-from headgate.sim.tasks import Fate, SimTask
 from headgate.sim.worker import CheckFailed, SimWorker
+from tests.sim.tasks import Fate, SimTask
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from headgate.core.egress.partition import PartitionKind
-from headgate.sim.routes import RouteKind
-from headgate.sim.topology import Vertex, draw_vertices
+from tests.sim.routes import RouteKind
+from tests.sim.topology import Vertex, draw_vertices
 
 
 @pytest.mark.parametrize("seed", range(100))

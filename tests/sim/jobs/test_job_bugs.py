@@ -17,8 +17,8 @@ from headgate.core.task.idling import SourceIdling
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import SourceProcessor
 from headgate.core.task.task import Task
-from headgate.sim.jobs.world import simulate_job
-from headgate.sim.world import RunFailed
+from tests.sim.jobs.world import simulate_job
+from tests.sim.world import RunFailed
 
 SEEDS = 60
 Patch = pytest.MonkeyPatch

@@ -7,10 +7,10 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.channel import UnknownChannel
 from headgate.core.task.operator_mail import OperatorMail
 from headgate.core.task.task import Task
-from headgate.sim.jobs.random_jobs import draw_job
 from headgate.sim.jobs.seats import Seat
-from headgate.sim.jobs.world import simulate_job
-from headgate.sim.world import Outcome
+from tests.sim.jobs.random_jobs import draw_job
+from tests.sim.jobs.world import simulate_job
+from tests.sim.world import Outcome
 
 SEEDS = 25
 Patch = pytest.MonkeyPatch

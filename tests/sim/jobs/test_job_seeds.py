@@ -1,6 +1,6 @@
 """Whole jobs: every seed keeps every law and gives what the reference says."""
 
-from headgate.sim.jobs.world import simulate_job
+from tests.sim.jobs.world import simulate_job
 
 
 def test_a_job_keeps_every_law(job_seed: int) -> None:

@@ -24,8 +24,8 @@ from headgate.core.task import task as task_module
 from headgate.core.task.ending import TaskEnding
 from headgate.core.task.inputs import NetworkInput
 from headgate.sim.jobs.driver import SimDriver
-from headgate.sim.jobs.recovery_world import simulate_recovery
-from headgate.sim.world import RunFailed
+from tests.sim.jobs.recovery_world import simulate_recovery
+from tests.sim.world import RunFailed
 
 SEEDS = 40
 Patch = pytest.MonkeyPatch

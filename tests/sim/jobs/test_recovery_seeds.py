@@ -1,6 +1,6 @@
 """Jobs that take checkpoints: whatever befalls them, they commit what the reference says."""
 
-from headgate.sim.jobs.recovery_world import simulate_recovery
+from tests.sim.jobs.recovery_world import simulate_recovery
 
 
 def test_a_job_that_goes_on_loses_nothing_and_repeats_nothing(recovery_seed: int) -> None:

@@ -1,1 +1,1 @@
-"""Whole jobs in the simulator: real plans, chains and tasks, pure functions, and a reference."""
+"""Whole jobs in the simulator: real plans, chains, tasks and drivers, and a storage in memory."""

@@ -10,14 +10,14 @@ from typing import ClassVar, Final
 from headgate.base.checkpoints import Stop
 from headgate.control.life_cycle import JobState
 from headgate.sim.clock import Clock
-from headgate.sim.jobs.ends import some_of
-from headgate.sim.jobs.random_jobs import DrawnJob
-from headgate.sim.jobs.random_recoveries import Deed, DrawnRecovery, draw_recovery
-from headgate.sim.jobs.records import Book
 from headgate.sim.jobs.sim_job import RecoveringJob
-from headgate.sim.jobs.world import JobWorld
 from headgate.sim.worker import CheckFailed, SimWorker
-from headgate.sim.world import Outcome
+from tests.sim.jobs.ends import some_of
+from tests.sim.jobs.random_jobs import DrawnJob
+from tests.sim.jobs.random_recoveries import Deed, DrawnRecovery, draw_recovery
+from tests.sim.jobs.records import Book
+from tests.sim.jobs.world import JobWorld
+from tests.sim.world import Outcome
 
 STOPS: Final = {"savepoint": Stop.NO, "suspend": Stop.SUSPEND, "drain": Stop.DRAIN}
 

@@ -8,10 +8,10 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.environment import Input
-from headgate.sim.ledger import Ledger
-from headgate.sim.streams import Inbox, Output, OutputPlan, count_records
-from headgate.sim.tasks import Fate, PlannedFailure, SimTask
 from headgate.sim.worker import SimWorker
+from tests.sim.ledger import Ledger
+from tests.sim.streams import Inbox, Output, OutputPlan, count_records
+from tests.sim.tasks import Fate, PlannedFailure, SimTask
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from headgate.core.chain.watermarks import Bounded, Marking, TimePlan
 from headgate.core.operators.timestamps import TimestampsOperator
 from headgate.core.operators.two_inputs import CoMapOperator
 from headgate.functions.context import RuntimeContext, SnapshotMoment
-from headgate.sim.jobs.functions import Run
+from tests.sim.jobs.functions import Run
 
 IDLE_MS: Final = 3.0
 TICK_MS: Final = 5

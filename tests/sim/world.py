@@ -17,18 +17,18 @@ from typing import Final
 from headgate.base.settings import FlowControl
 from headgate.core.egress.pipelined import PipelinedSubpartition
 from headgate.core.task.environment import Input
-from headgate.sim.checks import Checks
 from headgate.sim.clock import Clock
-from headgate.sim.coordinator import Coordinator
 from headgate.sim.faults import Faults
-from headgate.sim.ledger import Ledger
 from headgate.sim.network import Network, Weather
-from headgate.sim.programs import Job
-from headgate.sim.scenario import JobPlan, Scenario, draw
-from headgate.sim.segments import remote_channels
 from headgate.sim.stage import Stage
-from headgate.sim.tasks import Fate
 from headgate.sim.worker import CheckFailed, SimWorker
+from tests.sim.checks import Checks
+from tests.sim.coordinator import Coordinator
+from tests.sim.ledger import Ledger
+from tests.sim.programs import Job
+from tests.sim.scenario import JobPlan, Scenario, draw
+from tests.sim.segments import remote_channels
+from tests.sim.tasks import Fate
 
 MAX_STEPS: Final = 200_000
 STALL_MS: Final = 6_000

@@ -10,10 +10,10 @@ from headgate.base.ids import PartitionId
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.task.environment import Here, Input, RemoteProducer, UnplacedProducer
 from headgate.sim.clock import Clock
-from headgate.sim.programs import Job
-from headgate.sim.scenario import JobPlan, Scenario, waits_for_blocking
-from headgate.sim.tasks import Fate
 from headgate.sim.worker import SimWorker
+from tests.sim.programs import Job
+from tests.sim.scenario import JobPlan, Scenario, waits_for_blocking
+from tests.sim.tasks import Fate
 
 REACTION_MS = 3.0
 

@@ -11,12 +11,12 @@ from headgate.base.errors import (
     TaskCancelled,
     TransportError,
 )
-from headgate.sim.coordinator import Coordinator
 from headgate.sim.faults import Faults
-from headgate.sim.laws import Laws
-from headgate.sim.programs import Job
-from headgate.sim.tasks import Fate, PlannedFailure
 from headgate.sim.worker import CheckFailed, SimWorker
+from tests.sim.coordinator import Coordinator
+from tests.sim.laws import Laws
+from tests.sim.programs import Job
+from tests.sim.tasks import Fate, PlannedFailure
 
 
 class Checks:

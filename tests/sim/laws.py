@@ -22,9 +22,9 @@ from headgate.core.exchange.frames import Kind
 from headgate.core.ingress.remote import RemoteChannel
 from headgate.sim.connection import SimConnection
 from headgate.sim.faults import Faults
-from headgate.sim.segments import Holder, count_segments
 from headgate.sim.tap import Seen
 from headgate.sim.worker import CheckFailed, SimWorker
+from tests.sim.segments import Holder, count_segments
 
 CLOSE_STEPS: Final = 1000
 """So many steps after the beginning and after each fault the cheap checks come after every step."""

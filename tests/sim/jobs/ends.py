@@ -14,10 +14,10 @@ from headgate.base.errors import (
 from headgate.base.messages import TaskState
 from headgate.sim.clock import Clock
 from headgate.sim.jobs.deployment import SeatedTask
-from headgate.sim.jobs.graphs import Items
-from headgate.sim.laws import Laws
-from headgate.sim.tasks import PlannedFailure
 from headgate.sim.worker import CheckFailed
+from tests.sim.jobs.graphs import Items
+from tests.sim.laws import Laws
+from tests.sim.tasks import PlannedFailure
 
 CONSEQUENCES: Final = (PartitionNotFound, ProducerFailed, TaskCancelled, TransportError)
 

@@ -13,7 +13,8 @@ from headgate.base.elements import Record
 from headgate.functions.context import ConnectorContext, RuntimeContext, SnapshotMoment
 from headgate.functions.function import OutputTag
 from headgate.functions.source import SplitEnumerator
-from headgate.sim.jobs.records import (
+from headgate.sim.jobs.seats import Seat
+from tests.sim.jobs.records import (
     ATTEMPT_STEP,
     KEY,
     LINE,
@@ -26,9 +27,8 @@ from headgate.sim.jobs.records import (
     item_of,
     make_record,
 )
-from headgate.sim.jobs.seats import Seat
-from headgate.sim.jobs.vault import Transaction, Vault
-from headgate.sim.tasks import PlannedFailure
+from tests.sim.jobs.vault import Transaction, Vault
+from tests.sim.tasks import PlannedFailure
 
 MODULUS: Final = 1_000_003
 SIDE: Final = "side"

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeAlias
 
-from headgate.sim.jobs.records import Item
+from tests.sim.jobs.records import Item
 
 TransactionId: TypeAlias = tuple[int, int, int, int]
 """Attempt, sink, subtask, and a number among those of the writer."""

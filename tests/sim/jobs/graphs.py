@@ -36,10 +36,10 @@ from headgate.plan.stream_graph import (
     StreamGraph,
     StreamNode,
 )
-from headgate.sim.jobs import functions, operators
 from headgate.sim.jobs.batch_calls import NO_TIMEOUT_MS
-from headgate.sim.jobs.functions import SIDE, Numbers, Run, Transactions, items_of_split
-from headgate.sim.jobs.records import Item
+from tests.sim.jobs import functions, operators
+from tests.sim.jobs.functions import SIDE, Numbers, Run, Transactions, items_of_split
+from tests.sim.jobs.records import Item
 
 Items: TypeAlias = "Counter[Item]"
 Reference: TypeAlias = Callable[[list[Items]], dict[str | None, Items]]

@@ -14,13 +14,13 @@ from headgate.base.settings import FlowControl
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import build_job_graph
 from headgate.sim.faults import Fault
-from headgate.sim.jobs.functions import Habits, Run
-from headgate.sim.jobs.graphs import Draft
-from headgate.sim.jobs.random_jobs import DrawnJob, NoSeats, draw_taste, plan_failure, plan_job
-from headgate.sim.jobs.records import Book
 from headgate.sim.jobs.recovery_scenario import SCALES, RecoveryScenario
 from headgate.sim.jobs.scenario import draw_workers
-from headgate.sim.jobs.vault import Vault
+from tests.sim.jobs.functions import Habits, Run
+from tests.sim.jobs.graphs import Draft
+from tests.sim.jobs.random_jobs import DrawnJob, NoSeats, draw_taste, plan_failure, plan_job
+from tests.sim.jobs.records import Book
+from tests.sim.jobs.vault import Vault
 
 FAULTS: Final = ("cut", "cut", "stall", "freeze", "kill", "kill", "refuse", "black-hole")
 DEEDS: Final = ("savepoint", "suspend", "suspend", "drain", "cancel", "driver")

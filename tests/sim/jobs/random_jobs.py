@@ -11,12 +11,12 @@ from headgate.base.settings import Compression, ExchangeSettings, FlowControl
 from headgate.plan.execution_graph import ExecutionGraph, TaskSpec, build_execution_graph
 from headgate.plan.job_graph import build_job_graph
 from headgate.sim.faults import Fault
-from headgate.sim.jobs.functions import Habits, Run
-from headgate.sim.jobs.graphs import Draft, Items, Taste
-from headgate.sim.jobs.records import Book
 from headgate.sim.jobs.scenario import JobScenario, draw_workers
 from headgate.sim.jobs.seats import Seat
-from headgate.sim.scenario import PATIENCE_MS, draw_step, draw_weather
+from tests.sim.jobs.functions import Habits, Run
+from tests.sim.jobs.graphs import Draft, Items, Taste
+from tests.sim.jobs.records import Book
+from tests.sim.scenario import PATIENCE_MS, draw_step, draw_weather
 
 TROUBLES = (
     *("cut", "cut", "stall", "freeze", "kill", "refuse", "black-hole", "cancel", "cancel"),

@@ -10,7 +10,7 @@ from random import Random
 
 from headgate.base.ids import PartitionId
 from headgate.core.egress.partition import PartitionKind
-from headgate.sim.routes import RouteKind
+from tests.sim.routes import RouteKind
 
 _POINTWISE = (RouteKind.FORWARD, RouteKind.RESCALE)
 

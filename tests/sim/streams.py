@@ -27,10 +27,10 @@ from headgate.core.ingress.deserializer import DeserializationResult, Deserializ
 from headgate.core.ingress.gate import BufferOrEvent, Gate, InputGate
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Input
-from headgate.sim.ledger import Item, Ledger, Position, item_of, items_of
-from headgate.sim.routes import RouteKind, make_route
-from headgate.sim.tasks import SimTask
 from headgate.sim.worker import CheckFailed, SimWorker
+from tests.sim.ledger import Item, Ledger, Position, item_of, items_of
+from tests.sim.routes import RouteKind, make_route
+from tests.sim.tasks import SimTask
 
 
 class Nudge(TaskEvent):

@@ -15,15 +15,15 @@ from headgate.sim.clock import Clock
 from headgate.sim.faults import Faults
 from headgate.sim.jobs.deployment import SeatedTask
 from headgate.sim.jobs.driver import SimDriver
-from headgate.sim.jobs.ends import Ends, some_of
-from headgate.sim.jobs.random_jobs import DrawnJob, draw_job
 from headgate.sim.jobs.seats import Seat
 from headgate.sim.jobs.sim_job import SimJob
-from headgate.sim.laws import Laws
 from headgate.sim.network import Network, Weather
 from headgate.sim.stage import Stage
 from headgate.sim.worker import CheckFailed, SimWorker
-from headgate.sim.world import IDLE, TRACE_LINES, Outcome, RunFailed, problem_of
+from tests.sim.jobs.ends import Ends, some_of
+from tests.sim.jobs.random_jobs import DrawnJob, draw_job
+from tests.sim.laws import Laws
+from tests.sim.world import IDLE, TRACE_LINES, Outcome, RunFailed, problem_of
 
 MOST_STEPS: Final = 1_000_000
 QUIET: Final = (*IDLE, " heartbeat")

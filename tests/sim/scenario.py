@@ -13,10 +13,10 @@ from headgate.core.buffers.sizing import PoolBounds, gate_bounds, partition_boun
 from headgate.core.egress.partition import PartitionKind
 from headgate.sim.faults import Fault
 from headgate.sim.network import Weather
-from headgate.sim.programs import Manners
-from headgate.sim.routes import RouteKind
-from headgate.sim.streams import OutputPlan
-from headgate.sim.topology import Feed, Vertex, draw_vertices
+from tests.sim.programs import Manners
+from tests.sim.routes import RouteKind
+from tests.sim.streams import OutputPlan
+from tests.sim.topology import Feed, Vertex, draw_vertices
 
 RECORD_OVERHEAD_BYTES = 60
 FRAMES = (80, 4000)

@@ -1,4 +1,4 @@
-"""The command: ``python -m headgate.sim --seeds 300``, or one seed again with its whole trace.
+"""The command: ``python -m tests.sim --seeds 300``, or one seed again with its whole trace.
 
 There are three families of runs: the data exchange with programs of its own, (``--jobs``) whole
 jobs, and (``--recovery``) jobs that take checkpoints and go on whatever befalls them. Many seeds
@@ -12,12 +12,12 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Final
 
-from headgate.sim.jobs.random_jobs import draw_job
-from headgate.sim.jobs.random_recoveries import draw_recovery
-from headgate.sim.jobs.recovery_world import simulate_recovery
-from headgate.sim.jobs.world import simulate_job
-from headgate.sim.scenario import draw
-from headgate.sim.world import Outcome, RunFailed, simulate
+from tests.sim.jobs.random_jobs import draw_job
+from tests.sim.jobs.random_recoveries import draw_recovery
+from tests.sim.jobs.recovery_world import simulate_recovery
+from tests.sim.jobs.world import simulate_job
+from tests.sim.scenario import draw
+from tests.sim.world import Outcome, RunFailed, simulate
 
 CHUNK: Final = 5
 """Seeds that a process takes at once."""
@@ -37,7 +37,7 @@ DRAW: Final[dict[Simulate, Callable[[int], list[str]]]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Simulate; 0 if all runs kept the laws, 1 if one did not."""
     parser = argparse.ArgumentParser(
-        prog="python -m headgate.sim", description="Simulate exchange and jobs under seeded faults."
+        prog="python -m tests.sim", description="Simulate exchange and jobs under seeded faults."
     )
     parser.add_argument("--seeds", type=int, default=300, help="how many seeds (300)")
     parser.add_argument("--start", type=int, default=0, help="the first seed (0)")
