@@ -28,6 +28,7 @@ from headgate.core.ingress.gate import BufferOrEvent, Gate
 from headgate.core.ingress.remote import RemoteChannel
 from headgate.core.task.environment import Environment, Input, RemoteProducer
 from tests.arena import assert_all_home, plain_segments
+from tests.core.ingress.credit import credit_of
 
 SECRET = b"a secret of the job"
 ADDRESS: Address = ("producer", 4711)
@@ -317,7 +318,7 @@ def assert_credit_law(wire: Wire, channel: RemoteChannel) -> None:
     reader = wire.producer.session.readers.get(channel.id)
     if reader is None or channel._released:
         return
-    have = channel.credit_statistics()
+    have = credit_of(channel)
     landing = wire.consumer.decoder._buffer_head
     half_here = int(
         wire.consumer.decoder._lease is not None

@@ -32,6 +32,7 @@ from headgate.core.ingress.remote import RemoteChannel
 from headgate.core.task.environment import Environment, Here, Input
 from headgate.core.task.inputs import ENDED, NOTHING, NetworkInput
 from tests.arena import assert_all_home, plain_segments
+from tests.core.egress.chosen import emit_to
 from tests.core.egress.kit import MemoryReader, MemoryStore
 from tests.core.pair import PARTITION, SECRET, SMALL, Pair, Timers
 
@@ -181,7 +182,7 @@ def listen(fault: Fault, partition: Partition, gate: Gate) -> InFlightRecorder:
 def write_some(writer: RecordWriter) -> None:
     for number in range(6):
         writer.emit_all(["x" * 60 + str(number)])
-    writer.emit_to(1, ["alone", "x" * 400])
+    emit_to(writer, 1, ["alone", "x" * 400])
     writer.emit_element(Watermark(7), 1)
     if writer.partition.kind.is_pipelined:
         writer.broadcast_event(CheckpointBarrier(2, 0))
@@ -387,11 +388,11 @@ def test_a_corrupt_buffer_that_is_recorded_ends_its_channel_and_no_other() -> No
         partition, gate = pair.open(2)
         recorded = listen(fault, partition, gate)
         writer = RecordWriter(partition, RoundRobin(), timeout_ms=0)
-        writer.emit_to(0, ["x" * 200])
+        emit_to(writer, 0, ["x" * 200])
         pair.settle()
         assert fault.has_raised
         gate.on_arrived = None
-        writer.emit_to(1, ["fine"])
+        emit_to(writer, 1, ["fine"])
         pair.settle()
         assert pair.wire.consumer.is_open
         failures = [gate.channels[index].failure() for index in range(2)]
@@ -412,7 +413,7 @@ def test_a_broadcast_writer_that_sends_to_one_channel_survives_a_failing_disk() 
     partition = environment.create_partition(PARTITION, PartitionKind.BLOCKING, 2)
     writer = RecordWriter(partition, Broadcast())
     with pytest.raises(OSError, match=r"store\.append"):
-        writer.emit_to(0, ["x" * 600])
+        emit_to(writer, 0, ["x" * 600])
     assert partition.pool.lent <= 1, "what the store could not take has gone home"
     writer.close()
     environment.close()

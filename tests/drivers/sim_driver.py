@@ -59,7 +59,7 @@ class SimWriting:
     def _end(self, error: BaseException | None) -> None:
         self._writer.close()
         if isinstance(error, Exception):
-            self._worker.environment.release_partition(self._partition, error)
+            self._partition.release(error)
 
 
 class SimReading:

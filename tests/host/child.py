@@ -61,8 +61,8 @@ def main() -> None:
         sys.stdin.read()  # until the parent has had enough
         for writer in writers:
             if writer.partition.kind is PartitionKind.BLOCKING:
-                with exchange.inside() as environment:
-                    environment.release_partition(writer.partition)
+                with exchange.inside():
+                    writer.partition.release()
         if order["complete"]:
             eventually(lambda: all_home(exchange), "all segments home", 10)
         print(json.dumps({"home": pool_of(exchange)}), flush=True)

@@ -29,8 +29,8 @@ def store(exchange: Exchange, records: list[object], subpartitions: int = 1) -> 
 
 
 def release(exchange: Exchange, producer: Producer) -> None:
-    with exchange.inside() as environment:
-        environment.release_partition(producer.partition)
+    with exchange.inside():
+        producer.partition.release()
 
 
 @pytest.mark.parametrize("storage", list(Storage))

@@ -14,7 +14,7 @@ from headgate.base.errors import (
 from headgate.sim.faults import Faults
 from headgate.sim.worker import CheckFailed, SimWorker
 from tests.sim.coordinator import Coordinator
-from tests.sim.laws import Laws
+from tests.sim.laws import Laws, is_explained
 from tests.sim.programs import Job
 from tests.sim.tasks import Fate, PlannedFailure
 
@@ -69,7 +69,7 @@ class Checks:
             case TransportError():
                 producer = error.peer.split(":")[0]
                 self.laws.check_transport_error(job.task.worker, producer, error)
-                return self._faults.explains(here, producer)
+                return is_explained(self._faults, here, producer)
             case TaskCancelled():
                 return self._readers_gone(job)
             case _:
@@ -82,7 +82,7 @@ class Checks:
         ]
         here = job.task.worker.name
         return bool(readers) and all(
-            reader.task.is_over or self._faults.explains(reader.task.worker.name, here)
+            reader.task.is_over or is_explained(self._faults, reader.task.worker.name, here)
             for reader in readers
         )
 
@@ -136,4 +136,8 @@ class Checks:
 
     def _closed_hastily(self, reader: Job, writer: Job) -> bool:
         """Whether the last words of a reader may be lost, as its side closed with bytes unread."""
-        return self._faults.closed_hastily(reader.task.worker.name, writer.task.worker.name)
+        consumer, producer = reader.task.worker.name, writer.task.worker.name
+        return any(
+            wire.up.torn and (wire.consumer, wire.producer) == (consumer, producer)
+            for wire in self._faults.network.wires
+        )

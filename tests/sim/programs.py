@@ -100,8 +100,7 @@ class Job:
     def release_output(self, failure: Exception | None = None) -> None:
         """Let go of the partition, whether it was read or not."""
         if self.output is not None:
-            environment = self.task.worker.environment
-            environment.release_partition(self.output.partition, failure)
+            self.output.partition.release(failure)
 
     def _program(self, task: SimTask) -> Fate:
         if self.inbox is None:

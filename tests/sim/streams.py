@@ -28,6 +28,7 @@ from headgate.core.ingress.gate import BufferOrEvent, Gate, InputGate
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Input
 from headgate.sim.worker import CheckFailed, SimWorker
+from tests.core.egress.chosen import emit_to
 from tests.sim.ledger import Item, Ledger, Position, item_of, items_of
 from tests.sim.routes import RouteKind, make_route
 from tests.sim.tasks import SimTask
@@ -97,7 +98,7 @@ class Output:
         else:
             record = self._record(random)
             self._log(channel, (record, None))
-            self.writer.emit_to(channel, [record])
+            emit_to(self.writer, channel, [record])
 
     def tell_all(self, element: Element) -> None:
         """Write an element to every channel."""

@@ -20,7 +20,7 @@ from headgate.core.task.environment import Input
 from headgate.sim.clock import Clock
 from headgate.sim.faults import Faults
 from headgate.sim.network import Network, Weather
-from headgate.sim.stage import Stage
+from headgate.sim.stage import Actor, Stage
 from headgate.sim.worker import CheckFailed, SimWorker
 from tests.sim.checks import Checks
 from tests.sim.coordinator import Coordinator
@@ -64,6 +64,16 @@ class Outcome:
     faults: list[str]
 
 
+class WatchedStage(Stage):
+    """Knows when a task last did something."""
+
+    task_stepped_ms = 0.0
+
+    def _step_task(self, task: Actor) -> str:
+        self.task_stepped_ms = self.clock.now_ms
+        return super()._step_task(task)
+
+
 class World:
     """All workers, tasks and wires of a run."""
 
@@ -98,7 +108,7 @@ class World:
         )
         self.checks = Checks(self.workers, self.coordinator, self.faults)
         self._running = list(self.coordinator.jobs.values())
-        self.stage = Stage(self.clock, self.workers, self._random, scenario.moods)
+        self.stage = WatchedStage(self.clock, self.workers, self._random, scenario.moods)
         self.stage.tasks = [job.task for job in self._running]
         self._progress_ms = 0.0
 

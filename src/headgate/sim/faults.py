@@ -55,7 +55,7 @@ class Faults:
         """Workers that once were frozen for longer than their peers' patience."""
         self.struck: list[str] = []
         self._faults = sorted(faults, key=lambda fault: fault.step)
-        self._network = network
+        self.network = network
         self._workers = workers
         self._victims = victims
         self._random = random
@@ -91,26 +91,10 @@ class Faults:
         self.struck.append(fault.kind)
         return self._acts[fault.kind](fault)
 
-    def explains(self, consumer: str, producer: str) -> bool:
-        """Whether a transport error between these two workers is to be expected."""
-        if consumer in self.frozen or producer in self.frozen:
-            return True
-        return producer in self._network.refused or any(
-            wire.fault and (wire.consumer, wire.producer) == (consumer, producer)
-            for wire in self._network.wires
-        )
-
-    def closed_hastily(self, consumer: str, producer: str) -> bool:
-        """Whether a wire between these two was closed by its consumer with bytes unread."""
-        return any(
-            wire.up.torn and (wire.consumer, wire.producer) == (consumer, producer)
-            for wire in self._network.wires
-        )
-
     def _cut(self, fault: Fault) -> str:
         wire = self._some_wire()
         assert wire is not None
-        wire.cut(self._network.pause_ms(), self._network.pause_ms())
+        wire.cut(self.network.pause_ms(), self.network.pause_ms())
         return wire.name
 
     def _stall(self, fault: Fault) -> str:
@@ -137,12 +121,12 @@ class Faults:
 
     def _refuse(self, fault: Fault) -> str:
         name = self._random.choice(self._workers).name
-        self._network.refused.append(name)
+        self.network.refused.append(name)
         return name
 
     def _black_hole(self, fault: Fault) -> str:
         """The next connection is never answered."""
-        self._network.swallows += 1
+        self.network.swallows += 1
         return "the next connection"
 
     def _cancel(self, fault: Fault) -> str:
@@ -154,7 +138,7 @@ class Faults:
         worker = self._random.choice(self._workers)
         if not worker.dead:
             self.frozen.append(worker.name)
-            self._network.refused.append(worker.name)
+            self.network.refused.append(worker.name)
             worker.die()
             self._victims.worker_lost(worker)
         return worker.name
@@ -162,7 +146,7 @@ class Faults:
     def _stranger(self, fault: Fault) -> str:
         """Somebody connects and talks nonsense, or nothing."""
         worker = self._random.choice(self._workers)
-        wire = self._network.wire("stranger", worker.name)
+        wire = self.network.wire("stranger", worker.name)
         wire.up.tap = None
         wire.up.write([self._nonsense()])
         wire.up.finish("it closed the connection")

@@ -52,8 +52,6 @@ class Stage:
         self.clock = clock
         self.workers = workers
         self.tasks: Sequence[Actor] = []
-        self.task_stepped_ms = 0.0
-        """When a task last did something."""
         self._random = random
         self._moods = moods
 
@@ -105,7 +103,6 @@ class Stage:
         return steps
 
     def _step_task(self, task: Actor) -> str:
-        self.task_stepped_ms = self.clock.now_ms
         task.step()
         return task.waits_for
 

@@ -11,6 +11,7 @@ from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import Flusher, RecordWriter, flush_by_time
+from tests.core.egress.chosen import emit_to
 from tests.core.egress.kit import MemoryStore, make_partition, readers_of
 from tests.core.pair import Timers
 
@@ -119,7 +120,7 @@ def test_what_a_flush_met_is_raised_at_every_emit_that_follows(make_pool: MakePo
     for emit in (
         lambda: writer.emit("b"),
         lambda: writer.emit_all([]),
-        lambda: writer.emit_to(0, ["b"]),
+        lambda: emit_to(writer, 0, ["b"]),
         lambda: writer.emit_element(Watermark(1)),
     ):
         with pytest.raises(

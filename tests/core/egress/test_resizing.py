@@ -16,6 +16,7 @@ from headgate.core.egress.router import Broadcast, CustomPartitioner, Router
 from headgate.core.egress.writer import BUNDLE_BYTES, BUNDLE_RECORDS, RecordWriter
 from headgate.core.exchange.view import NO_LIMIT, View
 from tests.arena import assert_all_home, plain_segments
+from tests.core.egress.chosen import emit_to
 from tests.core.egress.kit import MemoryStore, make_partition, readers_of
 
 SEGMENT = 4 * KIB
@@ -146,7 +147,7 @@ def test_what_goes_to_all_suits_who_wants_the_shortest() -> None:
     path.emit()
     path.emit()
     assert [set(path.sizes(channel)[1:]) for channel in range(3)] == [{700}] * 3
-    path.writer.emit_to(1, [(0, "x" * 2000)])
+    emit_to(path.writer, 1, [(0, "x" * 2000)])
     assert max(len(buffer.view) for buffer in path.buffers(1)) <= 700
     path.end()
 

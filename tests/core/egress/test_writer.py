@@ -51,6 +51,7 @@ from headgate.core.egress.writer import (
 )
 from headgate.core.ingress.deserializer import Deserializer
 from tests.arena import assert_all_home, plain_pool
+from tests.core.egress.chosen import emit_to
 from tests.core.egress.kit import ChannelReader, MemoryStore, make_partition, readers_of
 
 MakePool = Callable[..., GlobalPool]
@@ -103,9 +104,9 @@ def test_records_can_be_sent_to_a_chosen_channel(make_pool: MakePool) -> None:
     readers = readers_of(partition)
     writer = RecordWriter(partition, CustomPartitioner(lambda key, channels: 0))
     writer.emit("a")
-    writer.emit_to(1, ["b", "c"])
-    writer.emit_to(0, ["d"])
-    writer.emit_to(0, [])
+    emit_to(writer, 1, ["b", "c"])
+    emit_to(writer, 0, ["d"])
+    emit_to(writer, 0, [])
     writer.finish()
     assert got_by(partition, readers) == [
         [Bundle(["a"]), Bundle(["d"]), END_OF_PARTITION],
@@ -383,7 +384,7 @@ def test_a_broadcast_writer_can_send_to_one_channel_alone(make_pool: MakePool) -
     readers = readers_of(partition)
     writer = RecordWriter(partition, Broadcast())
     writer.emit("all")
-    writer.emit_to(1, ["only one"])
+    emit_to(writer, 1, ["only one"])
     writer.emit_element(Watermark(3), channel=0)
     writer.emit("all again")
     writer.finish()
@@ -488,7 +489,7 @@ def test_timeout_zero_flushes_the_target_of_every_record(make_pool: MakePool) ->
         lambda: writer.emit("b"),
         lambda: writer.emit_element(Watermark(1), channel=1),
         lambda: writer.emit_element(Watermark(2)),
-        lambda: writer.emit_to(0, ["c"]),
+        lambda: emit_to(writer, 0, ["c"]),
     ):
         emit()
         calls.append([reader.awake for reader in readers])
@@ -508,7 +509,7 @@ def test_timeout_zero_flushes_every_channel_of_a_broadcast(make_pool: MakePool) 
     writer = RecordWriter(partition, Broadcast(), timeout_ms=0)
     writer.emit("a")
     assert [reader.notified for reader in readers] == [1, 1]
-    writer.emit_to(0, ["b"])
+    emit_to(writer, 0, ["b"])
     for reader in readers:
         reader.read()
     assert readers[0].got == [Bundle(["a"]), Bundle(["b"])]
@@ -701,7 +702,7 @@ class Path:
                 self.writer.emit_all([record for record, _ in pairs], times)
             case ("emit to", channel, records):
                 self.expected[channel % self.channels] += [(record, None) for record in records]
-                self.writer.emit_to(channel % self.channels, records)
+                emit_to(self.writer, channel % self.channels, records)
             case ("element", element, None):
                 for expected in self.expected:
                     expected.append(element)
@@ -841,7 +842,7 @@ def test_records_for_one_channel_are_bundled_like_all_others(make_pool: MakePool
     partition = make_partition(make_pool(400), 2)
     readers = readers_of(partition)
     writer = RecordWriter(partition, Broadcast())
-    writer.emit_to(1, ["x"] * (BUNDLE_RECORDS + 1))
+    emit_to(writer, 1, ["x"] * (BUNDLE_RECORDS + 1))
     writer.finish()
     assert got_by(partition, readers) == [
         [END_OF_PARTITION],
@@ -901,7 +902,7 @@ def test_a_barrier_overtakes_for_each_reader_of_a_broadcast_where_that_reader_st
     writer.emit("a")
     fast.read()
     writer.emit("b")
-    writer.emit_to(1, ["only the second"])
+    emit_to(writer, 1, ["only the second"])
     overtaken = writer.overtake(OVERTAKING)
     assert decoded(overtaken[0]) == [Bundle(["b"])]
     assert decoded(overtaken[1]) == [Bundle(["a"]), Bundle(["b"]), Bundle(["only the second"])]

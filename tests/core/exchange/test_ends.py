@@ -19,6 +19,7 @@ from headgate.core.exchange.ends import ConsumerEnd
 from headgate.core.exchange.frames import AddCredit, Kind, PartitionRequest
 from headgate.core.task.environment import Input, RemoteProducer
 from tests.arena import assert_all_home, plain_pool
+from tests.core.ingress.credit import credit_of
 from tests.core.pair import (
     ADDRESS,
     PARTITION,
@@ -98,7 +99,7 @@ def test_barrier_passes_though_there_is_no_credit() -> None:
         write(partition, b"2")
         pair.settle()
         channel = remote(gate)
-        assert channel.credit_statistics().exclusive == 0
+        assert credit_of(channel).exclusive == 0
         write_event(partition, CheckpointBarrier(1, 0))
         pair.settle()
         assert [content for _, content in read_all(gate)] == [b"1", b"2", CheckpointBarrier(1, 0)]

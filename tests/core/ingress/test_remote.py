@@ -24,6 +24,7 @@ from headgate.core.buffers.local_pool import OfferAnswer
 from headgate.core.exchange.frames import MAX_RUNTIME_EVENT_BYTES
 from headgate.core.ingress.channel import MAX_KEPT_EVENTS, Backoff
 from headgate.core.ingress.remote import RemoteChannel, RemoteServices
+from tests.core.ingress.credit import credit_of
 from tests.core.pair import Timers
 
 P = PartitionId("p")
@@ -135,7 +136,7 @@ class Bench:
 
     def credit(self) -> tuple[int, int, int, int]:
         """Exclusive, floating, unannounced, wanted."""
-        now = self.channel.credit_statistics()
+        now = credit_of(self.channel)
         return now.exclusive, now.floating, now.unannounced, now.wanted
 
 
@@ -672,7 +673,7 @@ def test_claim_that_is_still_owed_is_given_up_by_the_release(make_pool: MakePool
         RemoteServices(bench.link, bench.timers.later, uses_credit=True),  # type: ignore[arg-type]
     )
     channel.assign_pools(pool, pool.create_pool("gate", 0, 0), 2)
-    assert channel.credit_statistics().exclusive == 1  # the other is still out
+    assert credit_of(channel).exclusive == 1  # the other is still out
     channel.release()
     for lease in leases:
         assert lease is not None

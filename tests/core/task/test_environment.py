@@ -25,6 +25,7 @@ from headgate.core.task.environment import (
 )
 from tests.arena import assert_all_home, plain_segments
 from tests.core.exchange.kit import ListStore
+from tests.core.ingress.credit import credit_of
 from tests.core.pair import (
     ADDRESS,
     PARTITION,
@@ -220,7 +221,7 @@ def test_an_unknown_channel_keeps_the_buffers_that_it_will_need() -> None:
         held = [own.pool.try_request() for _ in range(3)]
         assert [lease is not None for lease in held] == [True, True, False]
         pair.consumer.place(gate, 0, RemoteProducer(ADDRESS))
-        assert remote(gate).credit_statistics().exclusive == SMALL.buffers_per_channel
+        assert credit_of(remote(gate)).exclusive == SMALL.buffers_per_channel
         for lease in held[:2]:
             assert lease is not None
             lease.release()
@@ -245,11 +246,11 @@ def test_an_unknown_channel_that_is_owed_buffers_leaves_that_to_the_channel() ->
         assert None not in held
         gate = pair.consumer.create_gate("g", inputs(1, UnplacedProducer()))
         pair.consumer.place(gate, 0, RemoteProducer(ADDRESS))
-        assert remote(gate).credit_statistics().exclusive == 0
+        assert credit_of(remote(gate)).exclusive == 0
         for lease in held:
             assert lease is not None
             lease.release()
-        assert remote(gate).credit_statistics().exclusive == SMALL.buffers_per_channel
+        assert credit_of(remote(gate)).exclusive == SMALL.buffers_per_channel
         gate.close()
         other.release()
         assert_all_home(pair.consumer.pool)
@@ -287,7 +288,7 @@ def test_subscribers_go_with_their_partition_however_it_ends() -> None:
     gate.request_partitions()
     made["consumed"].finish()
     assert read_all(gate) == [(0, END_OF_PARTITION)]
-    environment.release_partition(made["released"], ValueError("why"))
+    made["released"].release(ValueError("why"))
     assert environment.events.publish(ends["closed"], Ping())
     environment.close()
     assert [environment.events.publish(partition, Ping()) for partition in ends.values()] == [

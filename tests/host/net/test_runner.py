@@ -253,8 +253,8 @@ def test_a_writer_whose_partition_is_released_ends_its_wait_for_a_buffer(
 ) -> None:
     producer = produce(exchange, "unread", [b"x" * 10_000_000])
     eventually(lambda: pool_of(exchange)[0] < 100, "buffers are in use")
-    with exchange.inside() as environment:
-        environment.release_partition(producer.partition)
+    with exchange.inside():
+        producer.partition.release()
     with pytest.raises(TaskCancelled):
         producer.join()
 

@@ -32,11 +32,16 @@ class Ends:
         self._clock = clock
         self._calm = calm
         self._is_cancelled = is_cancelled
+        self._born_ms: dict[int, float] = {}
+
+    def began(self, deployed: SeatedTask) -> None:
+        """It was set up just now."""
+        self._born_ms[id(deployed)] = self._clock.now_ms
 
     def check(self, deployed: SeatedTask) -> None:
         """Raises CheckFailed."""
         seen = deployed.task.statistics()
-        spent, lived_ms = seen.spent, self._clock.now_ms - deployed.thread.born_ms
+        spent, lived_ms = seen.spent, self._clock.now_ms - self._born_ms.pop(id(deployed))
         total_ms = spent.busy_ms + spent.backpressured_ms + spent.idle_ms
         if abs(total_ms - lived_ms) > 1e-6 * max(1.0, self._clock.now_ms):
             raise CheckFailed(f"{deployed.thread.name} has lived {lived_ms} ms, but {spent}")

@@ -14,6 +14,7 @@ from headgate.functions.context import ConnectorContext, RuntimeContext, Snapsho
 from headgate.functions.function import OutputTag
 from headgate.functions.source import SplitEnumerator
 from headgate.sim.jobs.seats import Seat
+from headgate.sim.worker import CheckFailed
 from tests.sim.jobs.records import (
     ATTEMPT_STEP,
     KEY,
@@ -102,7 +103,7 @@ class Function:
         self._calls += 1
         habits = self._run.habits
         if habits.slow and self._random.random() < habits.slow:
-            self._seat.spend(habits.slow_ms * self._random.random())
+            spend(self._seat, habits.slow_ms * self._random.random())
         self._may_fail(self._calls)
 
     def _may_fail(self, at: int) -> None:
@@ -304,7 +305,7 @@ class NumbersReader(Function):
             return None
         if self._sleeps:
             return []
-        self._seat.set_readable(self._descriptor, False)
+        set_readable(self._seat, self._descriptor, False)
         if self._random.random() < self._source.pauses:
             if self._way != "clock":
                 self._fall_asleep()
@@ -334,12 +335,36 @@ class NumbersReader(Function):
     def _wake_up(self) -> None:
         self._sleeps = False
         if self._way == "descriptor":
-            self._seat.set_readable(self._descriptor, True)
+            set_readable(self._seat, self._descriptor, True)
         else:
             self._wake()
 
     def position(self) -> object:
         return self._at
+
+
+def spend(seat: Seat, delay_ms: float) -> None:
+    """The user's code takes a while; wakes that come meanwhile are kept."""
+    if not seat.loan.is_lent:
+        raise CheckFailed(f"the user's code of {seat.name} runs inside the baton")
+
+    def go_on() -> None:
+        seat._ready = True
+
+    until = seat.worker.clock.now_ms + delay_ms
+    seat.worker.later(delay_ms, f"user code of {seat.name}", go_on)
+    while seat.worker.clock.now_ms < until and not seat._killed:
+        seat._rest("its user's code")
+
+
+def set_readable(seat: Seat, descriptor: int, is_readable: bool) -> None:
+    """The world outside has written to a descriptor of the task's source, or it was read."""
+    if is_readable:
+        seat._readable.add(descriptor)
+        if seat._watch is not None:
+            seat._watch.written(descriptor)
+    else:
+        seat._readable.discard(descriptor)
 
 
 def items_of_split(source: Numbers, split: int) -> list[Item]:

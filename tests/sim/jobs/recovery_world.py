@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 from headgate.base.checkpoints import Stop
 from headgate.control.life_cycle import JobState
 from headgate.sim.clock import Clock
+from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.sim_job import RecoveringJob
 from headgate.sim.worker import CheckFailed, SimWorker
 from tests.sim.jobs.ends import some_of
@@ -22,16 +23,29 @@ from tests.sim.world import Outcome
 STOPS: Final = {"savepoint": Stop.NO, "suspend": Stop.SUSPEND, "drain": Stop.DRAIN}
 
 
+class CountingJob(RecoveringJob):
+    """Counts how often a run began with another parallelism than what it goes on from."""
+
+    rescaled = 0
+
+    def next_run(self) -> JobScenario:
+        latest = self.recovery.history.latest
+        known = self._scale if latest is None else self._scale_of[latest.metadata.checkpoint]
+        scenario = super().next_run()
+        self.rescaled += self._scale != known
+        return scenario
+
+
 class RecoveryWorld(JobWorld):
     """All runs of a job, one after the other."""
 
     family: ClassVar = "RECOVERY=1 "
     stall_ms: ClassVar = 30_000.0
-    job: RecoveringJob
+    job: CountingJob
 
     def __init__(self, plan: DrawnRecovery, on_trace: Callable[[str], None] | None = None) -> None:
         clock = Clock()
-        super().__init__(plan.first, RecoveringJob(plan, clock), on_trace, clock)
+        super().__init__(plan.first, CountingJob(plan, clock), on_trace, clock)
         self.plan = plan
         vault = plan.first.run.vault
         assert vault is not None

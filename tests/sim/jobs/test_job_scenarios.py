@@ -8,6 +8,7 @@ from headgate.core.ingress.channel import UnknownChannel
 from headgate.core.task.operator_mail import OperatorMail
 from headgate.core.task.task import Task
 from headgate.sim.jobs.seats import Seat
+from tests.sim.jobs import functions
 from tests.sim.jobs.random_jobs import draw_job
 from tests.sim.jobs.world import simulate_job
 from tests.sim.world import Outcome
@@ -57,7 +58,7 @@ def test_seeds_reach_what_is_rare_in_a_real_run(monkeypatch: Patch) -> None:
     )
     unplaced = 0
 
-    def count(owner: type, name: str) -> None:
+    def count(owner: object, name: str) -> None:
         real = getattr(owner, name)
 
         def counted(*arguments: object, **named: object) -> object:
@@ -75,7 +76,7 @@ def test_seeds_reach_what_is_rare_in_a_real_run(monkeypatch: Patch) -> None:
 
     monkeypatch.setattr(UnknownChannel, "request", request)
     for owner, name in (
-        *((Seat, "wait"), (Seat, "spend"), (RecordWriter, "_hand_over")),
+        *((Seat, "wait"), (functions, "spend"), (RecordWriter, "_hand_over")),
         *((RecordWriter, "_write_bundle"), (OperatorMail, "later"), (Task, "waiting_for_buffer")),
     ):
         count(owner, name)

@@ -177,6 +177,8 @@ class JobWorld:
         """There may be new tasks."""
         tasks = self.driver.tasks
         if self._known < len(tasks):
+            for task in tasks[self._known :]:
+                self._ends.began(task)
             self.running += tasks[self._known :]
             self._known = len(tasks)
             self.stage.tasks = [task.thread for task in self.running]

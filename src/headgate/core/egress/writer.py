@@ -207,18 +207,6 @@ class RecordWriter:
         if self.timeout_ms == 0:
             self._flush_lanes(range(self._lanes) if channel is None else [channel])
 
-    def emit_to(self, channel: int, records: list[Record]) -> None:
-        """Send records to one chosen channel, whatever the router would say."""
-        if not records:
-            return
-        self.flush_error()
-        self.seal()
-        self.records_out += len(records)
-        self.unflushed = True
-        self._write_records(channel, Bundle(list(records)), alone=self._router.is_broadcast)
-        if self.timeout_ms == 0:
-            self._flush_lanes([channel])
-
     def broadcast_event(self, event: Event) -> None:
         """Send an event to every channel, behind all that was emitted before."""
         self._finish_buffers()

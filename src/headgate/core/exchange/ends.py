@@ -172,6 +172,3 @@ class Directory:
             for address, known in list(self._links.items()):
                 if known is link:
                     del self._links[address]
-
-    def links(self) -> list[ConsumerEnd]:
-        return list(self._links.values())

@@ -40,16 +40,6 @@ EVENT_OVERHEAD_BYTES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class CreditStatistics:
-    """A moment of a remote channel's credit."""
-
-    exclusive: int
-    floating: int
-    unannounced: int
-    wanted: int
-
-
-@dataclass(frozen=True, slots=True)
 class RemoteServices:
     """What the remote channels of a process share: connections, time and how they are set."""
 
@@ -254,11 +244,6 @@ class RemoteChannel:
 
     def statistics(self) -> ChannelStatistics:
         return sum_statistics((self,))
-
-    def credit_statistics(self) -> CreditStatistics:
-        return CreditStatistics(
-            len(self._exclusive), len(self._floating), self.unannounced, self.wanted
-        )
 
     # What the connection tells (ReceivingChannel).
 

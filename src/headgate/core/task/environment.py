@@ -188,10 +188,6 @@ class Environment:
             now_ms,
         )
 
-    def release_partition(self, partition: Partition, failure: Exception | None = None) -> None:
-        """End a partition, whether it was read or not."""
-        partition.release(failure)
-
     def close(self) -> None:
         """Close all gates, release all partitions, refuse new ones. Idempotent."""
         self._closed = True

@@ -50,7 +50,6 @@ class Seat:
         self.is_over = False
         self.error: BaseException | None = None
         self.task: Task | None = None
-        self.born_ms = worker.clock.now_ms
         self.loan = SimLoan(self, random, called_in)
         self.services = TaskServices(
             self.loan,
@@ -118,15 +117,6 @@ class Seat:
             with suppress(Exception):
                 self._greenlet.throw()
 
-    def set_readable(self, descriptor: int, is_readable: bool) -> None:
-        """The world outside has written to a descriptor of the task's source, or it was read."""
-        if is_readable:
-            self._readable.add(descriptor)
-            if self._watch is not None:
-                self._watch.written(descriptor)
-        else:
-            self._readable.discard(descriptor)
-
     def is_readable(self, descriptor: int) -> bool:
         return descriptor in self._readable
 
@@ -147,15 +137,6 @@ class Seat:
             if not self._woken:
                 self._rest("a buffer to write to")
 
-    def spend(self, delay_ms: float) -> None:
-        """The user's code takes a while; wakes that come meanwhile are kept."""
-        if not self.loan.is_lent:
-            raise CheckFailed(f"the user's code of {self.name} runs inside the baton")
-        until = self.worker.clock.now_ms + delay_ms
-        self.worker.later(delay_ms, f"user code of {self.name}", self._go_on)
-        while self.worker.clock.now_ms < until and not self._killed:
-            self._rest("its user's code")
-
     def let_others_run(self, what: str) -> None:
         """Others have a turn before it goes on."""
         self._ready = True
@@ -172,9 +153,6 @@ class Seat:
         if self.loan.is_lent and getcurrent() is self._greenlet:  # not a timer that sets the next
             raise CheckFailed(f"{self.name} sets a timer while its baton is lent")
         self.worker.later(delay_ms, f"timer of {self.name}", call)
-
-    def _go_on(self) -> None:
-        self._ready = True
 
     def _rest(self, what: str) -> None:
         self._ready = False

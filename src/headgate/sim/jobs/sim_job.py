@@ -93,8 +93,6 @@ class RecoveringJob(SimJob):
         self.plan = plan
         self.write_fails, self.store_fails = plan.write_fails, plan.store_fails
         self.notices_ms = plan.notices_ms
-        self.rescaled = 0
-        """How often a run began with another parallelism."""
         self._clock = clock
         self._scale_of: dict[int, int] = {}  # with which a checkpoint was taken
         self._scale = 0
@@ -146,7 +144,6 @@ class RecoveringJob(SimJob):
             except (ChannelsDiffer, FinishedAlready):  # records or ends that nobody can be given
                 scale = known
                 scenario = self.plan.scaled(scale, self.random)
-        self.rescaled += scale != known
         self._scale = scale
         return scenario
 
