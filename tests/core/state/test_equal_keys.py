@@ -343,3 +343,26 @@ def test_local_times_that_come_twice_or_never_equal_no_moment_of_another_zone() 
 def test_a_huge_exponent_costs_a_group_no_time() -> None:
     assert stable_hash(Decimal("7e999999")) == stable_hash(7 * 10**999999)
     assert stable_hash(Decimal("1e999999999999999999")) in range(2**32)
+
+
+@pytest.mark.timeout(20)
+def test_no_exponent_costs_a_key_time() -> None:
+    """A record from outside may bring any; as a fraction they would fill the memory."""
+    far = [Decimal(f"{number}e{sign}{10**17}") for number in (7, -7, 8) for sign in ("", "-")]
+    far += [Decimal("7e100000001"), Decimal("7e-100000001")]
+    for key, other in product(far, far):
+        assert (key_bytes(key) == key_bytes(other)) is (key is other), (key, other)
+        assert stable_hash((1, key)) in range(2**32)
+    for key, other in (
+        ("70e99", "7e100"),
+        ("7.0e-999999", "70e-1000000"),
+        ("-70e999999", "-7e1000000"),
+    ):
+        assert key_bytes(Decimal(key)) == key_bytes(Decimal(other))
+        assert stable_hash(Decimal(key)) == stable_hash(Decimal(other))
+    for zero in (Decimal("0e99999999"), Decimal("-0e-99999999")):
+        assert key_bytes(zero) == key_bytes(0)
+        assert stable_hash(zero) == stable_hash(0)
+    long = Decimal("7" + "0" * 200_000)
+    assert key_bytes(long) == key_bytes(Decimal("7e200000"))
+    assert stable_hash(long) == stable_hash(Decimal("7e200000")) == stable_hash(7 * 10**200_000)

@@ -47,6 +47,13 @@ _NAN_BYTES: Final = marshal.dumps(("number", "nan"), _VERSION)
 """Within the bytes of each key that holds one."""
 
 
+_FAR: Final = 100_000
+"""Decimals with so many digits before or after the point are told by their exponent.
+
+The bytes of one are not those of an equal whole number, which nobody has for a key.
+"""
+
+
 class Frozen:
     """Stands for a key that is not hashable, or not equal to itself; equals what that equals."""
 
@@ -144,6 +151,8 @@ def _bytes_form(key: Key) -> object:
         case Integral():
             return int(key)
         case float() | Decimal() | Rational():
+            if isinstance(key, Decimal) and _is_far(key):
+                return ("number", "far", *_scaled(key)) if key else 0
             ratio = _ratio(key)
             if ratio is None:
                 return ("number", repr(float(key)))
@@ -227,8 +236,13 @@ def _hash_rare(key: Key) -> int:
         case Integral():
             return _hash_bits(int(key))
         case float() | Decimal() | Rational():
-            if isinstance(key, Decimal) and math.isinf(key) and key.is_finite():
-                return _hash_bits(_large(key))
+            if isinstance(key, Decimal) and key.is_finite():
+                if not key:
+                    return _hash_bits(0)
+                if math.isinf(key):
+                    return _hash_bits(_large(key))
+                if _is_far(key):
+                    return _hash_bits(_scaled(key))
             ratio = _ratio(key)
             if ratio is None:
                 return _hash_bits(repr(float(key)))
@@ -254,12 +268,27 @@ def _ratio(key: float | Decimal | Rational) -> tuple[int, int] | None:
     return key.as_integer_ratio()
 
 
+def _is_far(key: Decimal) -> bool:
+    """Whether its ratio would take long, or all memory. Equal decimals are far together."""
+    return key.is_finite() and abs(key.adjusted()) > _FAR
+
+
+def _scaled(key: Decimal) -> tuple[int, int]:
+    """A number as its digits, without zeros at the end, and an exponent."""
+    negative, digits, exponent = key.as_tuple()
+    assert isinstance(exponent, int)
+    end = len(digits)
+    while end > 1 and not digits[end - 1]:
+        end -= 1
+    return int(Decimal((negative, digits[:end], 0))), exponent + len(digits) - end
+
+
 def _large(key: Decimal) -> int | Fraction:
     """A number beyond the range of floats; if it is whole, the bits of it that have a say."""
     negative, digits, exponent = key.as_tuple()
     if not isinstance(exponent, int) or exponent < 0:
         return Fraction(key)
-    number = int("".join(map(str, digits))) * pow(10, exponent, 1 << 64)
+    number = int(Decimal((0, digits, 0))) * pow(10, exponent, 1 << 64)
     return (-number if negative else number) & 0xFFFFFFFFFFFFFFFF
 
 
