@@ -62,8 +62,8 @@ STATE = (
     Mutant(
         "value-ttl-off-by-one",
         "core/state/ttl.py",
-        "        if pair[1] <= now_ms - lifetime.ttl_ms:\n            self._held.clear()\n",
-        "        if pair[1] < now_ms - lifetime.ttl_ms:\n            self._held.clear()\n",
+        "        if pair[1] <= now_ms - lifetime.ttl_ms:\n            self.held.clear()\n",
+        "        if pair[1] < now_ms - lifetime.ttl_ms:\n            self.held.clear()\n",
         "a value is seen a millisecond longer than it lives",
         "tests/core/state/test_ttl.py",
     ),

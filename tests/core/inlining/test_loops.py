@@ -308,9 +308,7 @@ def test_a_process_function_yields_the_same(
             body = body_of(call, 2, definitions_of(running))
             assert body is not None
             assert state_attributes(call, body) == ["count", "last"]
-            states = StateCalls(
-                "self", {"count": InlineState("value"), "last": InlineState("value")}
-            )
+            states = StateCalls(body, {"count": InlineState("value"), "last": InlineState("value")})
             given = {**LOOKS, "CONTEXT": context, "cursor": cursor, "stamp": stamps.append}
             given |= {"piece": 10_000, "send_on": None}
             loop = emitting_loop(

@@ -4,28 +4,38 @@
 only if nothing in the body can put another state in the place of one: it calls no other method of
 its object, hands the object to nobody, and assigns none of these attributes. Methods that are not
 written out here are called; both work on the same entries, at the same key.
+
+A value with a time to live is judged at the time of the access. A body that calls nothing cannot
+tell a bundle that takes a while from one that takes no time: its loop reads the clock once.
 """
 
 import ast
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Final, Literal
 
+from headgate.base.values import own
 from headgate.core.inlining.bodies import InlineBody
 from headgate.core.inlining.emissions import statements_of
+from headgate.core.inlining.state_uses import READERS, StateUses, is_of, state_call
 from headgate.core.state.memory_states import PlainList, PlainMap, PlainValue
 from headgate.core.state.opening import (
     Check,
+    FoldedByAggregate,
+    FoldedByReduce,
     TypedList,
     TypedMap,
     TypedValue,
+    all_checked,
     as_it_is,
     exact_of,
 )
+from headgate.core.state.snapshot import NONE
 from headgate.core.state.tables import Entries
+from headgate.core.state.ttl import TtlValue
 
-StateKind = Literal["value", "list", "map"]
+StateKind = Literal["value", "list", "map", "reducing", "aggregating"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,35 +47,50 @@ class InlineState:
     """Of values and elements; None: any will do."""
     check_key: Check | None = None
     """Of the keys of a map."""
+    fold: object = None
+    """What a reducing or aggregating state folds by."""
+    living: TtlValue | None = None
+    """What knows the times at which a value was touched; the entries hold pairs then."""
 
 
 def inline_state(state: object) -> tuple[InlineState, Entries] | None:
     """How a state is inlined, and what it holds; None: it has to be called."""
-    check = check_key = None
+    made = InlineState("value")
     if type(state) is TypedMap:
         check, check_key = (
             None if call is as_it_is else call for call in (state.check, state.check_key)
         )
+        made, state = InlineState("map", check, check_key), state.held
+    elif type(state) is FoldedByReduce:
+        made = InlineState("reducing", state.check, fold=state.reduce)
+        state = state.held
+    elif type(state) is FoldedByAggregate:
+        made = InlineState("aggregating", state.check, fold=state.function)
         state = state.held
     elif type(state) is TypedValue or type(state) is TypedList:
-        check, state = state.check, state.held
-    for plain, kind in _KINDS.items():
-        if type(state) is plain:
-            return InlineState(kind, check, check_key), state.entries  # type: ignore[attr-defined]
+        made, state = replace(made, check=state.check), state.held
+    if type(state) is TtlValue:
+        made, state = replace(made, living=state), state.held
+    if type(state) is PlainValue:
+        return made, state.entries
+    if (type(state) is PlainList or type(state) is PlainMap) and made.living is None:
+        kind: StateKind = "list" if type(state) is PlainList else "map"
+        return replace(made, kind=kind), state.entries
     return None
 
 
-_KINDS: Final[Mapping[type, StateKind]] = {PlainValue: "value", PlainList: "list", PlainMap: "map"}
-
 _READS: Final = {
     ("value", "value", 0),
-    ("map", "get", 1),
-    ("map", "contains", 1),
+    *(("map", "get", 1), ("map", "contains", 1), ("map", "is_empty", 0)),
+    *(("map", "items", 0), ("map", "keys", 0), ("map", "values", 0)),
     ("list", "get", 0),
+    *(("reducing", "get", 0), ("aggregating", "get", 0)),
 }
 _WRITES: Final = {
-    *(("value", "update", 1), ("map", "put", 2), ("list", "add", 1)),
-    *((kind, "clear", 0) for kind in _KINDS.values()),
+    *(("value", "update", 1), ("map", "put", 2), ("map", "remove", 1)),
+    *(("list", "add", 1), ("list", "update", 1), ("list", "add_all", 1)),
+    *(("reducing", "add", 1), ("aggregating", "add", 1)),
+    *((kind, "clear", 0) for kind in ("value", "list", "map", "reducing", "aggregating")),
 }
 _METHODS: Final = {(method, count) for _, method, count in _READS | _WRITES}
 
@@ -73,9 +98,18 @@ _METHODS: Final = {(method, count) for _, method, count in _READS | _WRITES}
 class StateCalls:
     """The states that a body uses by attributes of its object, as they are at the moment."""
 
-    def __init__(self, owner: str, states: Mapping[str, InlineState]) -> None:
-        self._owner = owner
+    def __init__(
+        self,
+        body: InlineBody,
+        states: Mapping[str, InlineState],
+        context: str | None = None,
+        harmless: Collection[str] = (),
+    ) -> None:
+        """``context``: the parameter for it. ``harmless``: names that mean builtins."""
+        self._owner = body.parameters[0]
         self._states = states
+        kinds = {name: state.kind for name, state in states.items()}
+        self.uses = StateUses(body, kinds, context, harmless)
 
     @property
     def arguments(self) -> list[str]:
@@ -85,35 +119,98 @@ class StateCalls:
     @property
     def begin(self) -> list[str]:
         """What stands before the loop."""
-        return [f"_hg_get_{name} = _hg_entries_{name}.get" for name in self._states]
+        lines = [f"_hg_get_{name} = _hg_entries_{name}.get" for name in self._states]
+        for name, state in self._states.items():
+            if state.living is not None and self.uses.is_short:
+                lines += [
+                    f"_hg_now_{name} = _hg_clock_{name}()",
+                    f"_hg_rests_{name} = _hg_now_{name} < _hg_lifetime_{name}.rests_until_ms",
+                    f"_hg_horizon_{name} = _hg_now_{name} - {state.living.lifetime.ttl_ms}",
+                    f"_hg_pair_{name} = (_hg_nothing, 0)",
+                ]
+        return lines
 
     @property
     def given(self) -> dict[str, object]:
         """What the statements use."""
-        found: dict[str, object] = {"nothing": {}, "list": list}
+        found: dict[str, object] = {
+            "all_checked": all_checked,
+            "held_none": NONE,
+            "list": list,
+            "no_items": [],
+            "nothing": {},
+            "own": own,
+        }
         for name, state in self._states.items():
             for use, check in (("value", state.check), ("key", state.check_key)):
                 exact = exact_of(check)
                 found[f"{use}_check_{name}"] = check
                 found[f"{use}_kind_{name}"] = None if exact is None else exact[0]
+            found[f"fold_{name}"] = state.fold
+            if state.living is not None:
+                lifetime = state.living.lifetime
+                found[f"lifetime_{name}"] = lifetime
+                found[f"clock_{name}"] = lifetime.now_ms
+                found[f"sweep_{name}"] = lifetime.sweep
+                found[f"read_{name}"] = state.living.read
         return found
 
     def replaced(self, statement: ast.stmt) -> list[ast.stmt]:
         """What a statement becomes; statements within it are not looked at."""
+        reads = _Reads(self)
         match statement:
             case ast.Expr(value=ast.Call() as call) if called := self._call_of(call, _WRITES):
-                arguments = [_Reads(self).visit(argument) for argument in call.args]
-                made = self._written(*called, arguments)
+                name, method = called
+                if method == "update" and self._keeps(name, call.args[0]):
+                    made = self._kept_whole(name, reads.viewed(call.args[0]))
+                else:
+                    made = self._written(name, method, [*map(reads.visit, call.args)])
                 for new in made:
                     ast.copy_location(new, statement)
                 return made
+            case ast.Assign(targets=[ast.Name(id=variable)]) if variable in self.uses.views:
+                view = self.view(statement.value, reads)
+                assert view is not None, "a view is assigned views"
+                statement.value = view
             case ast.If() | ast.While():
-                statement.test = _Reads(self).visit(statement.test)
+                statement.test = reads.visit(statement.test)
             case ast.For():
-                statement.iter = _Reads(self).visit(statement.iter)
+                statement.iter = reads.viewed(statement.iter)
             case _:
-                statement = _Reads(self).visit(statement)
+                statement = reads.visit(statement)
         return [statement]
+
+    def view(self, value: ast.expr, reads: "_Reads") -> ast.expr | None:
+        """An expression for a list that is read and nothing else; None: it is no view.
+
+        The list of the state itself, a variable that holds it, or a slice.
+        """
+        if self.uses.view_of(value, self.uses.views) is None:
+            return None
+        match value:
+            case ast.Subscript(value=inner):
+                found = self.view(inner, reads)
+                assert found is not None, "a slice of a view"
+                made = ast.Subscript(found, reads.visit(value.slice), ast.Load())
+                return ast.copy_location(made, value)
+            case ast.Call(func=ast.Name(), args=[inner]):  # list(): a copy that nobody needs
+                return self.view(inner, reads)
+            case ast.Call():
+                called = state_call(value, self._owner)
+                assert called is not None, "the call of a state"
+                return _placed(
+                    _expression(f"_hg_get_{called.attribute}(_hg_key) or _hg_no_items"), value
+                )
+            case _:
+                return value
+
+    def is_reader(self, call: ast.Call) -> bool:
+        """Whether a builtin is called that reads lists and keeps none."""
+        return (
+            isinstance(call.func, ast.Name)
+            and call.func.id in READERS
+            and call.func.id in self.uses.harmless
+        )
 
     def read(self, call: ast.Call) -> ast.expr:
         """What stands for a call, whose arguments were looked at."""
@@ -122,17 +219,38 @@ class StateCalls:
             return call
         name, method = called
         state = self._states[name]
-        if state.kind == "value":
-            return _expression(f"_hg_get_{name}(_hg_key)")
-        if state.kind == "list":
-            return _expression(f"_hg_list(_hg_get_{name}(_hg_key) or ())")
-        held, key = f"_hg_get_{name}(_hg_key, _hg_nothing)", call.args[0]
-        if state.check_key is None:
+        held = f"_hg_get_{name}(_hg_key, _hg_nothing)"
+        match state.kind, method:
+            case "value", _:
+                return _expression(self._held(name))
+            case "reducing", _:
+                held = f"(_hg_found := {self._held(name)})"
+                return _expression(f"None if {held} is _hg_held_none else _hg_found")
+            case "aggregating", _:
+                found = "None if _hg_found is _hg_held_none else _hg_found"
+                return _expression(
+                    f"None if (_hg_found := {self._held(name)}) is None "
+                    f"else _hg_fold_{name}.get_result({found})"
+                )
+            case "list", _:
+                return _expression(f"_hg_list(_hg_get_{name}(_hg_key) or ())")
+            case _, "is_empty":
+                return _expression(f"not _hg_get_{name}(_hg_key)")
+            case _, "keys":
+                return _expression(f"_hg_list({held})")
+            case _, "items" | "values":
+                return _expression(f"_hg_list({held}.{method}())")
+            case _:
+                return self._read_of_map(name, method, held, call.args[0])
+
+    def _read_of_map(self, name: str, method: str, held: str, key: ast.expr) -> ast.expr:
+        check_key = self._states[name].check_key
+        if check_key is None:
             found = f"{held}.get(_hg_VALUE)" if method == "get" else f"_hg_VALUE in {held}"
             return _expression(found, VALUE=key)
         # A key that is not found, and has another class, may have been put in the type's own form.
         again = f"{held}.get(_hg_key_check_{name}(_hg_map_key))"
-        unlike = self._unlike("key", name, "_hg_map_key", state.check_key)
+        unlike = self._unlike("key", name, "_hg_map_key", check_key)
         if method == "contains":
             again = again.replace(".get(", ".__contains__(")
             found = f"(_hg_map_key := _hg_VALUE) in {held} or ({unlike} and {again})"
@@ -143,28 +261,95 @@ class StateCalls:
             VALUE=key,
         )
 
+    def _held(self, name: str) -> str:
+        """The expression that reads a single value."""
+        living = self._states[name].living
+        if living is None:
+            return f"_hg_get_{name}(_hg_key)"
+        found = f"(_hg_pair := _hg_get_{name}(_hg_key)) is not None"
+        if living.lifetime.cleans:
+            found = f"({self._rests(name)} or not _hg_sweep_{name}()) and {found}"
+        elif not self.uses.is_short:
+            found = f"(_hg_now_{name} := _hg_clock_{name}()) is not None and {found}"
+        horizon = (
+            f"_hg_horizon_{name}"
+            if self.uses.is_short
+            else f"_hg_now_{name} - {living.lifetime.ttl_ms}"
+        )
+        # A reading that counts has nothing to change if the value was touched at this time.
+        is_shown = (
+            f"_hg_pair[1] == _hg_now_{name}"
+            if living.lifetime.counts_reading
+            else f"_hg_pair[1] > {horizon}"
+        )
+        shown = f"_hg_pair[0] if {is_shown} else _hg_read_{name}(_hg_pair, _hg_now_{name})"
+        return f"(({shown}) if {found} else None)"
+
+    def _rests(self, name: str) -> str:
+        """Whether there is nothing to clean up. It sets the time of an access if need be."""
+        if self.uses.is_short:
+            return f"_hg_rests_{name}"
+        return f"(_hg_now_{name} := _hg_clock_{name}()) < _hg_lifetime_{name}.rests_until_ms"
+
+    def _set(self, name: str, value: str, *, may_be_none: bool) -> str:
+        """The lines that write a single value, which is a variable."""
+        living = self._states[name].living
+        before, kept = "", value
+        if living is not None:
+            kept = f"({value}, _hg_now_{name})"
+            if living.lifetime.cleans:
+                before = f"if not ({self._rests(name)}):\n    _hg_sweep_{name}()\n"
+            elif not self.uses.is_short:
+                before = f"_hg_now_{name} = _hg_clock_{name}()\n"
+        lines = f"_hg_entries_{name}[_hg_key] = {kept}"
+        if living is not None and self.uses.is_short:  # equal pairs of the bundle are one
+            lines = (
+                f"if _hg_pair_{name}[0] is not {value}:\n    _hg_pair_{name} = {kept}\n"
+                f"_hg_entries_{name}[_hg_key] = _hg_pair_{name}"
+            )
+        if may_be_none:
+            indented = lines.replace("\n", "\n    ")
+            lines = (
+                f"if {value} is None:\n    _hg_entries_{name}.pop(_hg_key, None)\n"
+                f"else:\n    {indented}"
+            )
+        return before + lines
+
     def _written(self, name: str, method: str, arguments: list[ast.expr]) -> list[ast.stmt]:
         state = self._states[name]
         if method == "clear":
             return statements_of(f"_hg_entries_{name}.pop(_hg_key, None)")
-        if method == "update":
-            checked = self._checked("value", name, "_hg_new", state.check)
-            kept = f"_hg_entries_{name}[_hg_key] = _hg_new"
-            if state.check is None:
-                kept = (
-                    f"if _hg_new is None:\n    _hg_entries_{name}.pop(_hg_key, None)\n"
-                    f"else:\n    {kept}"
+        checked = self._checked("value", name, "_hg_new", state.check)
+        match state.kind, method:
+            case "value", _:
+                kept = self._set(name, "_hg_new", may_be_none=state.check is None)
+                return statements_of(f"_hg_new = _hg_VALUE\n{checked}{kept}", VALUE=arguments[0])
+            case "reducing" | "aggregating", _:
+                return statements_of(self._folded(name, checked), VALUE=arguments[0])
+            case "list", "add":
+                text = (
+                    f"_hg_new = _hg_VALUE\n{checked}"
+                    f"_hg_held = _hg_get_{name}(_hg_key)\n"
+                    f"if _hg_held is None:\n    _hg_entries_{name}[_hg_key] = [_hg_new]\n"
+                    f"else:\n    _hg_held.append(_hg_new)"
                 )
-            return statements_of(f"_hg_new = _hg_VALUE\n{checked}{kept}", VALUE=arguments[0])
-        if method == "add":
-            text = (
-                f"_hg_new = _hg_VALUE\n"
-                f"{self._checked('value', name, '_hg_new', state.check)}"
-                f"_hg_held = _hg_get_{name}(_hg_key)\n"
-                f"if _hg_held is None:\n    _hg_entries_{name}[_hg_key] = [_hg_new]\n"
-                f"else:\n    _hg_held.append(_hg_new)"
-            )
-            return statements_of(text, VALUE=arguments[0])
+                return statements_of(text, VALUE=arguments[0])
+            case "list", _:
+                return self._list_written(name, method, arguments[0])
+            case _, "remove":
+                text = (
+                    f"_hg_put_key = _hg_KEY\n"
+                    f"{self._checked('key', name, '_hg_put_key', state.check_key)}"
+                    f"_hg_held = _hg_get_{name}(_hg_key)\n"
+                    f"if _hg_held is not None:\n    _hg_held.pop(_hg_put_key, None)\n"
+                    f"    if not _hg_held:\n        _hg_entries_{name}.pop(_hg_key, None)"
+                )
+                return statements_of(text, KEY=arguments[0])
+            case _:
+                return self._put(name, arguments)
+
+    def _put(self, name: str, arguments: list[ast.expr]) -> list[ast.stmt]:
+        state = self._states[name]
         checked = self._checked("value", name, "_hg_new", state.check, "_hg_new is not None and ")
         # Reads in the value use the name _hg_map_key.
         text = (
@@ -176,6 +361,60 @@ class StateCalls:
             f"else:\n    _hg_held[_hg_put_key] = _hg_new"
         )
         return statements_of(text, KEY=arguments[0], VALUE=arguments[1])
+
+    def _list_written(self, name: str, method: str, values: ast.expr) -> list[ast.stmt]:
+        is_any = self._states[name].check is None
+        new = (
+            "_hg_list(_hg_VALUE)"
+            if is_any
+            else f"_hg_all_checked(_hg_value_check_{name}, _hg_VALUE)"
+        )
+        kept = f"if _hg_new:\n    _hg_entries_{name}[_hg_key] = _hg_new\n"
+        if method == "update":
+            text = f"_hg_new = {new}\n{kept}else:\n    _hg_entries_{name}.pop(_hg_key, None)"
+        else:
+            text = (
+                f"_hg_new = {new}\n_hg_held = _hg_get_{name}(_hg_key)\n"
+                f"if _hg_held is not None:\n    _hg_held.extend(_hg_new)\nel{kept}"
+            )
+        return statements_of(text, VALUE=values)
+
+    def _keeps(self, name: str, values: ast.expr) -> bool:
+        """Whether a view may be kept as it is: a check would give the same elements."""
+        check = self._states[name].check
+        is_own = self.uses.view_of(values, self.uses.views) == name
+        return is_own and (check is None or exact_of(check) is not None)
+
+    def _kept_whole(self, name: str, view: ast.expr) -> list[ast.stmt]:
+        """A list of elements of the same state takes the place of that list."""
+        text = (
+            f"_hg_new = _hg_VALUE\nif _hg_new:\n    _hg_entries_{name}[_hg_key] = _hg_new\n"
+            f"else:\n    _hg_entries_{name}.pop(_hg_key, None)"
+        )
+        return statements_of(text, VALUE=view)
+
+    def _folded(self, name: str, checked: str) -> str:
+        """The lines that fold a value into a single one."""
+        kept = (
+            "if _hg_new is None:\n    _hg_new = _hg_held_none\n"
+            f"{self._set(name, '_hg_new', may_be_none=False)}"
+        )
+        old = f"_hg_old = {self._held(name)}\n"
+        if self._states[name].kind == "aggregating":
+            return (
+                f"_hg_new = _hg_VALUE\n{old}"
+                f"if _hg_old is None:\n"
+                f"    _hg_old = _hg_own(_hg_fold_{name}.create_accumulator())\n"
+                f"elif _hg_old is _hg_held_none:\n    _hg_old = None\n"
+                f"_hg_new = _hg_fold_{name}.add(_hg_new, _hg_old)\n{checked}{kept}"
+            )
+        again = f"    {checked.strip()}\n".replace("\n    ", "\n        ") if checked else ""
+        return (
+            f"_hg_new = _hg_VALUE\n{checked}{old}"
+            f"if _hg_old is not None:\n"
+            f"    if _hg_old is _hg_held_none:\n        _hg_old = None\n"
+            f"    _hg_new = _hg_fold_{name}(_hg_old, _hg_new)\n{again}{kept}"
+        )
 
     def _checked(
         self, use: str, name: str, variable: str, check: Check | None, condition: str = ""
@@ -199,12 +438,13 @@ class StateCalls:
 
     def _call_of(self, call: ast.Call, known: set[tuple[str, str, int]]) -> tuple[str, str] | None:
         """The attribute whose state is called, and the method; None: something else is."""
-        found = _called_state(call, self._owner)
+        found = state_call(call, self._owner)
         if found is None:
             return None
-        name, method, count = found
+        name, method, arguments = found
         state = self._states.get(name)
-        return (name, method) if state and (state.kind, method, count) in known else None
+        is_known = state and (state.kind, method, len(arguments)) in known
+        return (name, method) if is_known else None
 
 
 def state_attributes(call: object, body: InlineBody) -> list[str]:
@@ -217,13 +457,13 @@ def state_attributes(call: object, body: InlineBody) -> list[str]:
     for part in parts:
         if not isinstance(part, ast.Call):
             continue
-        found = _called_state(part, owner)
-        if found is not None:
-            names.add(found[0])
-        elif _is_of(part.func, owner):
+        found = state_call(part, owner)
+        if found is not None and (found.method, len(found.arguments)) in _METHODS:
+            names.add(found.attribute)
+        elif is_of(part.func, owner):
             return []  # another method of the object
     attributes = [part for part in parts if isinstance(part, ast.Attribute)]
-    reached = [part for part in attributes if _is_of(part, owner)]
+    reached = [part for part in attributes if is_of(part, owner)]
     seen = [part for part in parts if isinstance(part, ast.Name) and part.id == owner]
     if len(seen) != len(reached):
         return []  # the object is handed to somebody
@@ -235,43 +475,40 @@ def state_attributes(call: object, body: InlineBody) -> list[str]:
 
 
 class _Reads(ast.NodeTransformer):
+    """Puts reads of dictionaries, or the lists in them, in the place of calls."""
+
     def __init__(self, states: StateCalls) -> None:
         self._states = states
 
+    def viewed(self, node: ast.expr) -> ast.expr:
+        """What stands for a list that is read and nothing else."""
+        found = self._states.view(node, self)
+        return self.visit(node) if found is None else found
+
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        if self._states.is_reader(node):
+            node.args = [self.viewed(argument) for argument in node.args]
+            return node
         self.generic_visit(node)
         found = self._states.read(node)
-        if found is not node:
-            for part in ast.walk(found):
-                if "lineno" in part._attributes and not hasattr(part, "lineno"):
-                    ast.copy_location(part, node)
-        return found
+        return node if found is node else _placed(found, node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if isinstance(node.ctx, ast.Load):
+            node.value, node.slice = self.viewed(node.value), self.visit(node.slice)
+            return node
+        return self.generic_visit(node)
+
+
+def _placed(made: ast.expr, node: ast.expr) -> ast.expr:
+    """An expression of the loop's own, in the user's line."""
+    for part in ast.walk(made):
+        if "lineno" in part._attributes and not hasattr(part, "lineno"):
+            ast.copy_location(part, node)
+    return made
 
 
 def _expression(text: str, **parts: ast.expr) -> ast.expr:
     (statement,) = statements_of(text, **parts)
     assert isinstance(statement, ast.Expr)
     return statement.value
-
-
-def _called_state(call: ast.Call, owner: str) -> tuple[str, str, int] | None:
-    """Attribute, method and number of arguments of a call such as ``self.count.value()``."""
-    function = call.func
-    if not isinstance(function, ast.Attribute) or call.keywords:
-        return None
-    if (function.attr, len(call.args)) not in _METHODS:
-        return None
-    if any(isinstance(argument, ast.Starred) for argument in call.args):
-        return None
-    state = function.value
-    if not isinstance(state, ast.Attribute) or not _is_of(state, owner):
-        return None
-    return state.attr, function.attr, len(call.args)
-
-
-def _is_of(part: ast.AST, owner: str) -> bool:
-    return (
-        isinstance(part, ast.Attribute)
-        and isinstance(part.value, ast.Name)
-        and part.value.id == owner
-    )

@@ -39,6 +39,7 @@ from headgate.core.inlining.state_calls import (
     inline_state,
     state_attributes,
 )
+from headgate.core.inlining.state_uses import HarmlessNames
 from headgate.core.state.cursor import Cursor
 from headgate.core.state.tables import Entries
 
@@ -116,6 +117,7 @@ class RecordLoops:
         parameters = ("_hg_record",) if passed is None else ("_hg_record", "_hg_context")
         self._called = called_body(gives, parameters)
         self._makers = RecordMakers((self._body or self._called).function)
+        self._harmless = HarmlessNames(self._body or self._called)
         self._attributes = (
             [] if self._body is None or not self._way.keyed else state_attributes(call, self._body)
         )
@@ -132,7 +134,7 @@ class RecordLoops:
     @property
     def is_inlined(self) -> bool:
         """Whether the body of the function stands in the loops; otherwise they call it."""
-        return self._body is not None and self._makers.hold()
+        return self._body is not None and self._makers.hold() and self._harmless.hold()
 
     def run(self, bundle: Bundle) -> None:
         """Process a bundle."""
@@ -257,13 +259,17 @@ class RecordLoops:
     def _made_loop(self, kind: LoopKind, apart: ApartLoop | None = None) -> Loop:
         call, body = (self._call, self._body) if kind.is_inlined else (None, self._called)
         assert body is not None
+        states = None
+        if kind.states:
+            context = body.parameters[-1] if self._way.has_context else None
+            states = StateCalls(body, dict(kind.states), context, self._harmless.names)
         loop = emitting_loop(
             call,
             body,
             self._makers,
             self._given,
             way=replace(self._way, by_value=kind.by_value, timed=kind.timed),
-            states=StateCalls(body.parameters[0], dict(kind.states)) if kind.states else None,
+            states=states,
             part=self._part,
             apart=apart,
         )

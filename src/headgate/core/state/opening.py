@@ -218,13 +218,17 @@ class TypedList(ListState[Record]):
         self.held.update(self._checked(values))
 
     def _checked(self, values: Iterable[Record]) -> list[Record]:
-        """Most are of the declared class: that is one look at all of them."""
-        found, exact = list(values), exact_of(self.check)
-        if exact is not None and {exact[0]}.issuperset(map(type, found)):
-            bounds = exact[1]
-            if bounds is None or not found or bounds[0] <= min(found) <= max(found) <= bounds[1]:
-                return found
-        return list(map(self.check, found))
+        return all_checked(self.check, values)
+
+
+def all_checked(check: Check, values: Iterable[Record]) -> list[Record]:
+    """A new list. Most values are of the declared class: that is one look at all of them."""
+    found, exact = list(values), exact_of(check)
+    if exact is not None and {exact[0]}.issuperset(map(type, found)):
+        bounds = exact[1]
+        if bounds is None or not found or bounds[0] <= min(found) <= max(found) <= bounds[1]:
+            return found
+    return list(map(check, found))
 
 
 class TypedMap(MapState[Record, Record]):
@@ -267,27 +271,27 @@ class FoldedByReduce(ReducingState[Record]):
     def __init__(
         self, value: ValueState[Record], function: object, check: Check | None = None
     ) -> None:
-        self._value = value
-        self._reduce: Callable[[Record, Record], Record] = getattr(function, "reduce", function)  # type: ignore[arg-type]
-        self._check = check
+        self.held = value
+        self.reduce: Callable[[Record, Record], Record] = getattr(function, "reduce", function)  # type: ignore[arg-type]
+        self.check = check
 
     def get(self) -> Record:
-        found = self._value.value()
+        found = self.held.value()
         return None if found is NONE else found
 
     def add(self, value: Record) -> None:
-        check = self._check
+        check = self.check
         if check is not None:
             value = check(value)
-        old = self._value.value()
+        old = self.held.value()
         if old is not None:
-            value = self._reduce(None if old is NONE else old, value)
+            value = self.reduce(None if old is NONE else old, value)
             if check is not None:
                 value = check(value)
-        self._value.update(NONE if value is None else value)
+        self.held.update(NONE if value is None else value)
 
     def clear(self) -> None:
-        self._value.clear()
+        self.held.clear()
 
 
 class FoldedByAggregate(AggregatingState[Record, Record]):
@@ -296,24 +300,24 @@ class FoldedByAggregate(AggregatingState[Record, Record]):
     def __init__(
         self, value: ValueState[Record], function: Aggregate, check: Check | None = None
     ) -> None:
-        self._value = value
-        self._function = function
-        self._check = check
+        self.held = value
+        self.function = function
+        self.check = check
 
     def get(self) -> Record:
-        found = self._value.value()
+        found = self.held.value()
         if found is None:
             return None
-        return self._function.get_result(None if found is NONE else found)
+        return self.function.get_result(None if found is NONE else found)
 
     def add(self, value: Record) -> None:
-        found = self._value.value()
+        found = self.held.value()
         if found is None:
-            found = own(self._function.create_accumulator())  # it may be the same for every key
-        made = self._function.add(value, None if found is NONE else found)
-        if self._check is not None:
-            made = self._check(made)
-        self._value.update(NONE if made is None else made)
+            found = own(self.function.create_accumulator())  # it may be the same for every key
+        made = self.function.add(value, None if found is NONE else found)
+        if self.check is not None:
+            made = self.check(made)
+        self.held.update(NONE if made is None else made)
 
     def clear(self) -> None:
-        self._value.clear()
+        self.held.clear()

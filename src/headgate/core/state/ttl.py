@@ -8,6 +8,7 @@ configuration allows it.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from math import inf
 
 from headgate.base.elements import Key, Record
 from headgate.core.state.backend import KeyedBackend, Sieve, StateSpec
@@ -32,6 +33,13 @@ class Lifetime:
         self.counts_reading = config.update_type is UpdateType.OnReadAndWrite
         self.shows_expired = config.state_visibility is StateVisibility.ReturnExpiredIfNotCleanedUp
         self.sweep: Callable[[], None] = _rest
+        self.rests_until_ms: float = inf
+        """Before this time ``sweep`` does nothing."""
+
+    @property
+    def cleans(self) -> bool:
+        """Whether using a state cleans it up."""
+        return self.sweep is not _rest
 
     def horizon_ms(self) -> int:
         """What was touched at this time or earlier has expired."""
@@ -42,40 +50,42 @@ class TtlValue(ValueState[Record]):
     """A value; reducing and aggregating stand on it, too."""
 
     def __init__(self, held: ValueState[Record], lifetime: Lifetime) -> None:
-        self._held = held
-        self._lifetime = lifetime
+        self.held = held
+        """Of pairs."""
+        self.lifetime = lifetime
 
     def value(self) -> Record:
-        lifetime = self._lifetime
-        lifetime.sweep()
-        pair = self._held.value()
-        if pair is None:
-            return None
-        now_ms = lifetime.now_ms()
+        self.lifetime.sweep()
+        pair = self.held.value()
+        return None if pair is None else self.read(pair, self.lifetime.now_ms())
+
+    def read(self, pair: Record, now_ms: int) -> Record:
+        """What the pair of the current key shows at this time; reading it counts, or drops it."""
+        lifetime = self.lifetime
         if pair[1] <= now_ms - lifetime.ttl_ms:
-            self._held.clear()
+            self.held.clear()
             return pair[0] if lifetime.shows_expired else None
         if lifetime.counts_reading:
-            self._held.update((pair[0], now_ms))
+            self.held.update((pair[0], now_ms))
         return pair[0]
 
     def update(self, value: Record) -> None:
-        self._lifetime.sweep()
+        self.lifetime.sweep()
         if value is None:
-            self._held.clear()
+            self.held.clear()
         else:
-            self._held.update((value, self._lifetime.now_ms()))
+            self.held.update((value, self.lifetime.now_ms()))
 
     def clear(self) -> None:
-        self._held.clear()
+        self.held.clear()
 
     def drop_expired(self) -> int | None:
         """Of the current key; answers with the earliest time that is left."""
-        pair = self._held.value()
+        pair = self.held.value()
         if pair is None:
             return None
-        if pair[1] <= self._lifetime.horizon_ms():
-            self._held.clear()
+        if pair[1] <= self.lifetime.horizon_ms():
+            self.held.clear()
             return None
         return pair[1]  # type: ignore[no-any-return]
 
@@ -222,14 +232,15 @@ class Sweeper:
         self._places: Iterator[tuple[Namespace, Key]] | None = None
         self._earliest_ms = 0
         """The earliest touch that the round has left, or its own start."""
-        self._rest_until_ms = 0
+        lifetime.rests_until_ms = 0
 
     def step(self, records: int = 1) -> None:
         """Look at the next few entries for each record; at most to the end of the round."""
         if self._places is None:
             now_ms = self._lifetime.now_ms()
-            if now_ms < self._rest_until_ms:
+            if now_ms < self._lifetime.rests_until_ms:
                 return
+            self._lifetime.rests_until_ms = 0  # whatever the clock shows: a round has begun
             self._earliest_ms = now_ms
             self._places = self._backend.places(self._spec)
         cursor = self._backend.cursor
@@ -245,7 +256,7 @@ class Sweeper:
             place = next(places, None)
             if place is None:
                 self._places = None
-                self._rest_until_ms = self._earliest_ms + self._lifetime.ttl_ms
+                self._lifetime.rests_until_ms = self._earliest_ms + self._lifetime.ttl_ms
                 return
             cursor.namespace, cursor.key = place
             left_ms = self._state.drop_expired()
