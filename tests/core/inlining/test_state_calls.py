@@ -119,9 +119,9 @@ def test_states_in_memory_are_inlined_with_their_checks() -> None:
     ):
         found = inline_state(state)
         assert found is not None
-        inlined, entries = found
+        inlined, plain = found
         assert (inlined.kind, (inlined.check, inlined.check_key)) == (kind, checks)
-        assert entries is {"value": value, "list": items, "map": table}[kind].entries
+        assert plain is {"value": value, "list": items, "map": table}[kind]
 
 
 def test_states_elsewhere_are_called() -> None:
@@ -145,7 +145,7 @@ def test_folds_and_values_that_expire_are_inlined_with_what_they_stand_on() -> N
     assert kinds[0] == ("reducing", is_small, max, living)
     assert kinds[1] == ("aggregating", None, aggregated.function, None)
     assert kinds[2] == ("value", is_small, None, living)
-    assert all(held and held[1] is value.entries for held in found)
+    assert all(held and held[1] is value for held in found)
     assert inline_state(TtlList(PlainList({}, Cursor()), lifetime)) is None
 
 
@@ -279,7 +279,7 @@ def test_inlined_states_do_what_called_ones_do(
                 snapshots.append(operator._keyed.backend.snapshot(None))
         states = function.total, function.items, function.table, function.reduced, function.joined
         held = [inline_state(state) for state in states]
-        entries = [repr(sorted(found[1].items())) for found in held if found is not None]
+        entries = [repr(sorted(found[1].entries.items())) for found in held if found is not None]
         outcomes.append((repr(output.records), errors, entries, repr(NOTED)))
         for snapshot in snapshots:
             snapshot.close()
@@ -398,7 +398,9 @@ def test_values_with_a_time_to_live_expire_in_a_loop_as_they_do_when_called(
                 operator.process(Bundle(list(records)), 0)
             clock.move_to(clock.now_ms + pause_ms)
             held = [inline_state(state) for state in (function.seen, function.last, function.total)]
-            seen.append([repr(sorted(found[1].items())) for found in held if found is not None])
+            seen.append(
+                [repr(sorted(found[1].entries.items())) for found in held if found is not None]
+            )
             if keep_open:
                 assert operator._keyed is not None
                 snapshots.append(operator._keyed.backend.snapshot(None))

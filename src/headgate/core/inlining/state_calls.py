@@ -13,7 +13,7 @@ import ast
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MethodType
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from headgate.base.values import own
 from headgate.core.inlining.bodies import InlineBody
@@ -32,10 +32,10 @@ from headgate.core.state.opening import (
     exact_of,
 )
 from headgate.core.state.snapshot import NONE
-from headgate.core.state.tables import Entries
 from headgate.core.state.ttl import TtlValue
 
 StateKind = Literal["value", "list", "map", "reducing", "aggregating"]
+PlainState: TypeAlias = PlainValue | PlainList | PlainMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class InlineState:
     """What knows the times at which a value was touched; the entries hold pairs then."""
 
 
-def inline_state(state: object) -> tuple[InlineState, Entries] | None:
-    """How a state is inlined, and what it holds; None: it has to be called."""
+def inline_state(state: object) -> tuple[InlineState, PlainState] | None:
+    """How a state is inlined, and what has its entries; None: it has to be called."""
     made = InlineState("value")
     if type(state) is TypedMap:
         check, check_key = (
@@ -72,10 +72,10 @@ def inline_state(state: object) -> tuple[InlineState, Entries] | None:
     if type(state) is TtlValue:
         made, state = replace(made, living=state), state.held
     if type(state) is PlainValue:
-        return made, state.entries
+        return made, state
     if (type(state) is PlainList or type(state) is PlainMap) and made.living is None:
         kind: StateKind = "list" if type(state) is PlainList else "map"
-        return replace(made, kind=kind), state.entries
+        return replace(made, kind=kind), state
     return None
 
 

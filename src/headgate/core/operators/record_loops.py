@@ -35,6 +35,7 @@ from headgate.core.inlining.loops import (
 from headgate.core.inlining.made_records import RecordMakers
 from headgate.core.inlining.state_calls import (
     InlineState,
+    PlainState,
     StateCalls,
     inline_state,
     state_attributes,
@@ -121,6 +122,8 @@ class RecordLoops:
         self._attributes = (
             [] if self._body is None or not self._way.keyed else state_attributes(call, self._body)
         )
+        self._known: dict[str, tuple[object, tuple[InlineState, PlainState] | None]] = {}
+        """The state that was last in an attribute, and how it is inlined."""
         self._loops: dict[LoopKind, Loop] = {}
         self._apart: dict[LoopKind, ApartLoops[tuple[ApartLoop, Loop]]] = {}
         self._at_hand = Bundle([])
@@ -226,9 +229,12 @@ class RecordLoops:
         owner = getattr(self._call, "__self__", None)
         states = []
         for name in self._attributes:
-            found = inline_state(_attribute(owner, name))
+            state = _attribute(owner, name)
+            if name not in self._known or self._known[name][0] is not state:
+                self._known[name] = state, inline_state(state)
+            found = self._known[name][1]
             if found is not None:
-                states.append((name, *found))
+                states.append((name, found[0], found[1].entries))
         return states
 
     def _apart_loops(self, kind: LoopKind) -> ApartLoops[tuple[ApartLoop, Loop]]:
