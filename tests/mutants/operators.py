@@ -266,6 +266,22 @@ OPERATORS = (
         "tests/core/inlining/test_state_uses.py",
     ),
     Mutant(
+        "helper-of-a-helper-not-followed",
+        "core/inlining/own_methods.py",
+        "        left += found - known\n",
+        "",
+        "a state that a helper's helper replaces is used until the end of the bundle",
+        "tests/core/inlining/test_own_methods.py",
+    ),
+    Mutant(
+        "super-not-seen",
+        "core/inlining/own_methods.py",
+        "    if FRAME_READERS.intersection(code.co_names):",
+        "    if not FRAME_READERS:",
+        "a state that a method of the base class replaces is used until the end of the bundle",
+        "tests/core/inlining/test_own_methods.py",
+    ),
+    Mutant(
         "clock-stands-still-for-all",
         "core/inlining/state_uses.py",
         "        self.is_short = self.calls_nothing and not _yields_in_loops(self._parts)\n",

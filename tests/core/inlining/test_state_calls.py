@@ -241,6 +241,7 @@ RECORDS = st.lists(
 
 
 @pytest.mark.parametrize("types", STATES)
+@settings(max_examples=50)
 @given(bundles=st.lists(RECORDS, max_size=4), keep_open=st.booleans())
 def test_inlined_states_do_what_called_ones_do(
     types: str, bundles: list[list[Any]], keep_open: bool

@@ -113,7 +113,7 @@ def _is_small(node: ast.AST) -> bool:
 
 def _is_allowed(part: ast.AST) -> bool:
     if isinstance(part, ast.Name):
-        return part.id not in _FRAME_READERS and not part.id.startswith(PREFIX)
+        return part.id not in FRAME_READERS and not part.id.startswith(PREFIX)
     if isinstance(part, ast.Attribute):
         return part.attr not in ("locals", "_getframe", "currentframe")
     if isinstance(part, ast.AnnAssign) and part.value is None:
@@ -192,7 +192,7 @@ class _ReadsAssigned:
             self._holds = False
 
 
-_FRAME_READERS: Final = frozenset(
+FRAME_READERS: Final = frozenset(
     {"locals", "vars", "dir", "eval", "exec", "super", "__class__", "breakpoint"}
     | {"_getframe", "currentframe"}
 )

@@ -1,9 +1,9 @@
 """Calls of states in a body, as reads and writes of the dictionaries that hold them.
 
 ``self.count.value()`` is two look-ups and a call; in the loop it is one look-up. Law: it is done
-only if nothing in the body can put another state in the place of one: it calls no other method of
-its object, hands the object to nobody, and assigns none of these attributes. Methods that are not
-written out here are called; both work on the same entries, at the same key.
+only if nothing in the body can put another state in the place of one: it hands its object to
+nobody, assigns none of these attributes, and calls only methods of the object that do the same.
+Methods that are not written out here are called; both work on the same entries, at the same key.
 
 A value with a time to live is judged at the time of the access. A body that calls nothing cannot
 tell a bundle that takes a while from one that takes no time: its loop reads the clock once.
@@ -18,6 +18,7 @@ from typing import Final, Literal, TypeAlias
 from headgate.base.values import own
 from headgate.core.inlining.bodies import InlineBody
 from headgate.core.inlining.emissions import statements_of
+from headgate.core.inlining.own_methods import leaves_alone
 from headgate.core.inlining.state_uses import READERS, StateUses, is_of, state_call
 from headgate.core.state.memory_states import PlainList, PlainMap, PlainValue
 from headgate.core.state.opening import (
@@ -454,14 +455,17 @@ def state_attributes(call: object, body: InlineBody) -> list[str]:
     owner = body.parameters[0]
     parts = [part for statement in body.statements for part in ast.walk(statement)]
     names: set[str] = set()
+    methods: set[str] = set()
     for part in parts:
         if not isinstance(part, ast.Call):
             continue
         found = state_call(part, owner)
         if found is not None and (found.method, len(found.arguments)) in _METHODS:
             names.add(found.attribute)
-        elif is_of(part.func, owner):
-            return []  # another method of the object
+        elif isinstance(part.func, ast.Attribute) and is_of(part.func, owner):
+            methods.add(part.func.attr)
+    if not all(leaves_alone(call.__self__, method, names) for method in methods):
+        return []  # they may assign one of them
     attributes = [part for part in parts if isinstance(part, ast.Attribute)]
     reached = [part for part in attributes if is_of(part, owner)]
     seen = [part for part in parts if isinstance(part, ast.Name) and part.id == owner]
