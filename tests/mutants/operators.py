@@ -293,8 +293,8 @@ OPERATORS = (
     Mutant(
         "inlined-ttl-off-by-one",
         "core/inlining/state_calls.py",
-        '            else f"_hg_pair[1] > {horizon}"\n',
-        '            else f"_hg_pair[1] >= {horizon}"\n',
+        '        return f"_hg_pair[1] > {horizon}"\n',
+        '        return f"_hg_pair[1] >= {horizon}"\n',
         "a value that is read in a loop is seen a millisecond longer than it lives",
         "tests/core/inlining/test_state_calls.py::"
         "test_values_with_a_time_to_live_expire_in_a_loop_as_they_do_when_called",
@@ -311,9 +311,18 @@ OPERATORS = (
     Mutant(
         "first-value-of-the-bundle-for-all",
         "core/inlining/state_calls.py",
-        'f"if _hg_pair_{name}[0] is not {value}:\\n    _hg_pair_{name} = {kept}\\n"\n',
-        'f"if _hg_pair_{name}[0] is _hg_nothing:\\n    _hg_pair_{name} = {kept}\\n"\n',
+        'made = f"if _hg_pair_{name}[0] is not {value}:',
+        'made = f"if _hg_pair_{name}[0] is _hg_nothing:',
         "all values with a time to live that a bundle writes are the first of them",
+        "tests/core/inlining/test_state_calls.py::"
+        "test_values_with_a_time_to_live_expire_in_a_loop_as_they_do_when_called",
+    ),
+    Mutant(
+        "inlined-reading-does-not-count",
+        "core/inlining/state_calls.py",
+        "        if living.lifetime.counts_reading:  # at",
+        "        if False:  # at",
+        "a value that is read in a loop all the time expires nevertheless",
         "tests/core/inlining/test_state_calls.py::"
         "test_values_with_a_time_to_live_expire_in_a_loop_as_they_do_when_called",
     ),

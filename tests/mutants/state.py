@@ -78,8 +78,8 @@ STATE = (
     Mutant(
         "map-ttl-not-touched-by-reading",
         "core/state/ttl.py",
-        "            self._held.put(key, (pair[0], now_ms))\n",
-        "            self._held.put(key, pair)\n",
+        "            self.held.put(key, (pair[0], now_ms))\n",
+        "            self.held.put(key, pair)\n",
         "an item that is read all the time expires nevertheless",
         "tests/core/state/test_ttl.py",
     ),

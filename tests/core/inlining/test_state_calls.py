@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
 from headgate.core.inlining.loops import body_of
-from headgate.core.inlining.state_calls import inline_state, state_attributes
+from headgate.core.inlining.state_calls import InlineState, inline_state, state_attributes
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.state.cursor import Cursor
 from headgate.core.state.memory_states import NamespacedValue, PlainList, PlainMap, PlainValue
@@ -22,7 +22,7 @@ from headgate.core.state.opening import (
     TypedMap,
     TypedValue,
 )
-from headgate.core.state.ttl import Lifetime, TtlList, TtlValue
+from headgate.core.state.ttl import Lifetime, TtlList, TtlMap, TtlValue
 from headgate.functions.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -146,7 +146,14 @@ def test_folds_and_values_that_expire_are_inlined_with_what_they_stand_on() -> N
     assert kinds[1] == ("aggregating", None, aggregated.function, None)
     assert kinds[2] == ("value", is_small, None, living)
     assert all(held and held[1] is value for held in found)
-    assert inline_state(TtlList(PlainList({}, Cursor()), lifetime)) is None
+    items, table = PlainList({}, Cursor()), PlainMap({}, Cursor())
+    lasting, kept = TtlList(items, lifetime), TtlMap(table, lifetime)
+    assert inline_state(lasting) == (InlineState("list", living=lasting), items)
+    typed = TypedMap(kept, None, is_small)
+    assert inline_state(typed) == (
+        InlineState("map", is_small, living=kept, is_typed=True),
+        table,
+    )
 
 
 class Joined(AggregateFunction[Any, Any, Any]):
@@ -293,9 +300,19 @@ class Living:
 
     seen: Any
     last: Any
+    table: Any
+    items: Any
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         key, number, _ = value
+        if self.table.contains(number):
+            yield "there", self.table.get(number), self.table.get(0)
+        self.table.put(number, (self.table.get(number) or 0) + number)
+        if number == 2:
+            self.table.remove(0)
+            self.items.clear()
+        self.items.add(number)
+        yield self.items.get(), self.table.items(), self.table.get(True), self.table.get(2.0)
         if self.seen.value() is None:
             self.seen.update(number)
             yield "new", key, number, ctx.get_current_key()
@@ -314,6 +331,10 @@ class LivingLonger(Living):
     total: Any
 
     def process_element(self, value: Any, ctx: Any) -> Any:
+        self.items.add(noted(value[1]))
+        self.table.put(noted(value[1]), noted(value[2]))
+        self.clock.move_to(self.clock.now_ms + value[2])
+        yield self.table.get(noted(1)), self.table.contains(2), self.items.get()
         before = self.seen.value()
         self.clock.move_to(self.clock.now_ms + value[2])
         yield before, self.seen.value(), self.last.value()
@@ -379,8 +400,12 @@ def test_values_with_a_time_to_live_expire_in_a_loop_as_they_do_when_called(
                 seen = ValueStateDescriptor("seen", kind)
                 last = ValueStateDescriptor("last")
                 total = ReducingStateDescriptor("total", sum_or_none, kind)
-                for descriptor in (seen, last, total):
+                items = ListStateDescriptor("items", kind)
+                table = MapStateDescriptor("table", kind, kind)
+                for descriptor in (seen, last, total, items, table):
                     descriptor.enable_time_to_live(config)
+                self.items = context.get_list_state(items)
+                self.table = context.get_map_state(table)
                 self.seen, self.last = context.get_state(seen), context.get_state(last)
                 self.total = context.get_reducing_state(total)
 
@@ -398,7 +423,9 @@ def test_values_with_a_time_to_live_expire_in_a_loop_as_they_do_when_called(
             with contextlib.suppress(TypeError):
                 operator.process(Bundle(list(records)), 0)
             clock.move_to(clock.now_ms + pause_ms)
-            held = [inline_state(state) for state in (function.seen, function.last, function.total)]
+            states = function.seen, function.last, function.total, function.items, function.table
+            held = [inline_state(state) for state in states]
+            assert None not in held
             seen.append(
                 [repr(sorted(found[1].entries.items())) for found in held if found is not None]
             )
@@ -423,6 +450,8 @@ def test_the_clock_is_read_once_for_a_bundle_if_nobody_can_tell() -> None:
                     descriptor = ValueStateDescriptor(name)
                     descriptor.enable_time_to_live(config)
                     setattr(self, name, context.get_state(descriptor))
+                self.items = context.get_list_state(ListStateDescriptor("items"))
+                self.table = context.get_map_state(MapStateDescriptor("table"))
                 self.total = context.get_reducing_state(ReducingStateDescriptor("sum", max))
 
         INLINING["on"] = True

@@ -10,16 +10,17 @@ tell a bundle that takes a while from one that takes no time: its loop reads the
 """
 
 import ast
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Final, Literal, TypeAlias
 
+from headgate.base.elements import Record
 from headgate.base.values import own
 from headgate.core.inlining.bodies import InlineBody
 from headgate.core.inlining.emissions import statements_of
 from headgate.core.inlining.own_methods import leaves_alone
-from headgate.core.inlining.state_uses import READERS, StateUses, is_of, state_call
+from headgate.core.inlining.state_uses import LIVING, READERS, StateUses, is_of, state_call
 from headgate.core.state.memory_states import PlainList, PlainMap, PlainValue
 from headgate.core.state.opening import (
     Check,
@@ -33,7 +34,7 @@ from headgate.core.state.opening import (
     exact_of,
 )
 from headgate.core.state.snapshot import NONE
-from headgate.core.state.ttl import TtlValue
+from headgate.core.state.ttl import TtlList, TtlMap, TtlValue
 
 StateKind = Literal["value", "list", "map", "reducing", "aggregating"]
 PlainState: TypeAlias = PlainValue | PlainList | PlainMap
@@ -50,8 +51,10 @@ class InlineState:
     """Of the keys of a map."""
     fold: object = None
     """What a reducing or aggregating state folds by."""
-    living: TtlValue | None = None
-    """What knows the times at which a value was touched; the entries hold pairs then."""
+    living: TtlValue | TtlList | TtlMap | None = None
+    """What knows how long values live; they are pairs with the times they were touched at then."""
+    is_typed: bool = False
+    """A map looks twice for what it does not find."""
 
 
 def inline_state(state: object) -> tuple[InlineState, PlainState] | None:
@@ -61,7 +64,7 @@ def inline_state(state: object) -> tuple[InlineState, PlainState] | None:
         check, check_key = (
             None if call is as_it_is else call for call in (state.check, state.check_key)
         )
-        made, state = InlineState("map", check, check_key), state.held
+        made, state = InlineState("map", check, check_key, is_typed=True), state.held
     elif type(state) is FoldedByReduce:
         made = InlineState("reducing", state.check, fold=state.reduce)
         state = state.held
@@ -70,11 +73,11 @@ def inline_state(state: object) -> tuple[InlineState, PlainState] | None:
         state = state.held
     elif type(state) is TypedValue or type(state) is TypedList:
         made, state = replace(made, check=state.check), state.held
-    if type(state) is TtlValue:
+    if type(state) is TtlValue or type(state) is TtlList or type(state) is TtlMap:
         made, state = replace(made, living=state), state.held
     if type(state) is PlainValue:
         return made, state
-    if (type(state) is PlainList or type(state) is PlainMap) and made.living is None:
+    if type(state) is PlainList or type(state) is PlainMap:
         kind: StateKind = "list" if type(state) is PlainList else "map"
         return replace(made, kind=kind), state
     return None
@@ -95,6 +98,12 @@ _WRITES: Final = {
 }
 _METHODS: Final = {(method, count) for _, method, count in _READS | _WRITES}
 
+_CALLED_IF_LIVING: Final = {
+    "list": {"get", "update", "add_all"},
+    "map": {"is_empty", "items", "keys", "values", "remove"},
+}
+"""They look at all entries, or do not ask for the time."""
+
 
 class StateCalls:
     """The states that a body uses by attributes of its object, as they are at the moment."""
@@ -109,7 +118,9 @@ class StateCalls:
         """``context``: the parameter for it. ``harmless``: names that mean builtins."""
         self._owner = body.parameters[0]
         self._states = states
-        kinds = {name: state.kind for name, state in states.items()}
+        kinds = {
+            name: f"{LIVING if state.living else ''}{state.kind}" for name, state in states.items()
+        }
         self.uses = StateUses(body, kinds, context, harmless)
 
     @property
@@ -153,7 +164,8 @@ class StateCalls:
                 found[f"lifetime_{name}"] = lifetime
                 found[f"clock_{name}"] = lifetime.now_ms
                 found[f"sweep_{name}"] = lifetime.sweep
-                found[f"read_{name}"] = state.living.read
+                found[f"read_{name}"] = _reader(state)
+                found[f"contains_{name}"] = _finder(state)
         return found
 
     def replaced(self, statement: ast.stmt) -> list[ast.stmt]:
@@ -245,7 +257,17 @@ class StateCalls:
                 return self._read_of_map(name, method, held, call.args[0])
 
     def _read_of_map(self, name: str, method: str, held: str, key: ast.expr) -> ast.expr:
-        check_key = self._states[name].check_key
+        check_key, living = self._states[name].check_key, self._states[name].living
+        if living is not None:
+            pair = f"(_hg_pair := {held}.get(_hg_map_key)) is not None"
+            return _expression(
+                f"{'True' if method == 'contains' else '_hg_pair[0]'} "
+                f"if (_hg_map_key := _hg_VALUE) is not _hg_nothing and {self._swept(name)}{pair} "
+                f"and {self._is_shown(name)} "
+                f"else _hg_{'contains' if method == 'contains' else 'read'}_{name}"
+                f"(_hg_map_key, _hg_pair, _hg_now_{name})",
+                VALUE=key,
+            )
         if check_key is None:
             found = f"{held}.get(_hg_VALUE)" if method == "get" else f"_hg_VALUE in {held}"
             return _expression(found, VALUE=key)
@@ -264,50 +286,60 @@ class StateCalls:
 
     def _held(self, name: str) -> str:
         """The expression that reads a single value."""
-        living = self._states[name].living
-        if living is None:
+        if self._states[name].living is None:
             return f"_hg_get_{name}(_hg_key)"
-        found = f"(_hg_pair := _hg_get_{name}(_hg_key)) is not None"
+        found = f"{self._swept(name)}(_hg_pair := _hg_get_{name}(_hg_key)) is not None"
+        shown = f"_hg_pair[0] if {self._is_shown(name)} else _hg_read_{name}"
+        return f"(({shown}(_hg_pair, _hg_now_{name})) if {found} else None)"
+
+    def _swept(self, name: str) -> str:
+        """What stands before a reading of living values: it cleans up, and sets the time."""
+        living = self._states[name].living
+        assert living is not None, "others are not cleaned up"
         if living.lifetime.cleans:
-            found = f"({self._rests(name)} or not _hg_sweep_{name}()) and {found}"
-        elif not self.uses.is_short:
-            found = f"(_hg_now_{name} := _hg_clock_{name}()) is not None and {found}"
-        horizon = (
-            f"_hg_horizon_{name}"
-            if self.uses.is_short
-            else f"_hg_now_{name} - {living.lifetime.ttl_ms}"
-        )
-        # A reading that counts has nothing to change if the value was touched at this time.
-        is_shown = (
-            f"_hg_pair[1] == _hg_now_{name}"
-            if living.lifetime.counts_reading
-            else f"_hg_pair[1] > {horizon}"
-        )
-        shown = f"_hg_pair[0] if {is_shown} else _hg_read_{name}(_hg_pair, _hg_now_{name})"
-        return f"(({shown}) if {found} else None)"
+            return f"({self._rests(name)} or not _hg_sweep_{name}()) and "
+        return "" if self.uses.is_short else f"{self._timed(name)} is not None and "
+
+    def _is_shown(self, name: str) -> str:
+        """Whether a pair is shown as it is, with nothing else to be done."""
+        living = self._states[name].living
+        assert living is not None, "others are always shown"
+        if living.lifetime.counts_reading:  # at this very time reading changes nothing
+            return f"_hg_pair[1] == _hg_now_{name}"
+        now = f"_hg_now_{name} - {living.lifetime.ttl_ms}"
+        horizon = f"_hg_horizon_{name}" if self.uses.is_short else now
+        return f"_hg_pair[1] > {horizon}"
 
     def _rests(self, name: str) -> str:
         """Whether there is nothing to clean up. It sets the time of an access if need be."""
         if self.uses.is_short:
             return f"_hg_rests_{name}"
-        return f"(_hg_now_{name} := _hg_clock_{name}()) < _hg_lifetime_{name}.rests_until_ms"
+        return f"{self._timed(name)} < _hg_lifetime_{name}.rests_until_ms"
+
+    def _timed(self, name: str) -> str:
+        return f"(_hg_now_{name} := _hg_clock_{name}())"
+
+    def _kept(self, name: str, value: str) -> tuple[str, str, str]:
+        """How a variable is kept: lines that clean up, lines that make a pair of it, expression."""
+        living = self._states[name].living
+        if living is None:
+            return "", "", value
+        before = ""
+        if living.lifetime.cleans:
+            before = f"if not ({self._rests(name)}):\n    _hg_sweep_{name}()\n"
+        elif not self.uses.is_short:
+            before = f"{self._timed(name)}\n"
+        pair = f"({value}, _hg_now_{name})"
+        if not self.uses.is_short:
+            return before, "", pair
+        # Equal pairs of a bundle are one.
+        made = f"if _hg_pair_{name}[0] is not {value}:\n    _hg_pair_{name} = {pair}\n"
+        return before, made, f"_hg_pair_{name}"
 
     def _set(self, name: str, value: str, *, may_be_none: bool) -> str:
         """The lines that write a single value, which is a variable."""
-        living = self._states[name].living
-        before, kept = "", value
-        if living is not None:
-            kept = f"({value}, _hg_now_{name})"
-            if living.lifetime.cleans:
-                before = f"if not ({self._rests(name)}):\n    _hg_sweep_{name}()\n"
-            elif not self.uses.is_short:
-                before = f"_hg_now_{name} = _hg_clock_{name}()\n"
-        lines = f"_hg_entries_{name}[_hg_key] = {kept}"
-        if living is not None and self.uses.is_short:  # equal pairs of the bundle are one
-            lines = (
-                f"if _hg_pair_{name}[0] is not {value}:\n    _hg_pair_{name} = {kept}\n"
-                f"_hg_entries_{name}[_hg_key] = _hg_pair_{name}"
-            )
+        before, made, kept = self._kept(name, value)
+        lines = f"{made}_hg_entries_{name}[_hg_key] = {kept}"
         if may_be_none:
             indented = lines.replace("\n", "\n    ")
             lines = (
@@ -328,11 +360,12 @@ class StateCalls:
             case "reducing" | "aggregating", _:
                 return statements_of(self._folded(name, checked), VALUE=arguments[0])
             case "list", "add":
+                before, made, kept = self._kept(name, "_hg_new")
                 text = (
-                    f"_hg_new = _hg_VALUE\n{checked}"
+                    f"_hg_new = _hg_VALUE\n{checked}{before}{made}"
                     f"_hg_held = _hg_get_{name}(_hg_key)\n"
-                    f"if _hg_held is None:\n    _hg_entries_{name}[_hg_key] = [_hg_new]\n"
-                    f"else:\n    _hg_held.append(_hg_new)"
+                    f"if _hg_held is None:\n    _hg_entries_{name}[_hg_key] = [{kept}]\n"
+                    f"else:\n    _hg_held.append({kept})"
                 )
                 return statements_of(text, VALUE=arguments[0])
             case "list", _:
@@ -352,14 +385,15 @@ class StateCalls:
     def _put(self, name: str, arguments: list[ast.expr]) -> list[ast.stmt]:
         state = self._states[name]
         checked = self._checked("value", name, "_hg_new", state.check, "_hg_new is not None and ")
+        before, made, kept = self._kept(name, "_hg_new")
         # Reads in the value use the name _hg_map_key.
         text = (
             f"_hg_put_key = _hg_KEY\n_hg_new = _hg_VALUE\n"
-            f"{self._checked('key', name, '_hg_put_key', state.check_key)}{checked}"
+            f"{self._checked('key', name, '_hg_put_key', state.check_key)}{checked}{before}{made}"
             f"_hg_held = _hg_get_{name}(_hg_key)\n"
             f"if _hg_held is None:\n"
-            f"    _hg_entries_{name}[_hg_key] = {{_hg_put_key: _hg_new}}\n"
-            f"else:\n    _hg_held[_hg_put_key] = _hg_new"
+            f"    _hg_entries_{name}[_hg_key] = {{_hg_put_key: {kept}}}\n"
+            f"else:\n    _hg_held[_hg_put_key] = {kept}"
         )
         return statements_of(text, KEY=arguments[0], VALUE=arguments[1])
 
@@ -444,8 +478,39 @@ class StateCalls:
             return None
         name, method, arguments = found
         state = self._states.get(name)
-        is_known = state and (state.kind, method, len(arguments)) in known
-        return (name, method) if is_known else None
+        if state is None or (state.kind, method, len(arguments)) not in known:
+            return None
+        is_called = state.living is not None and method in _CALLED_IF_LIVING.get(state.kind, ())
+        return None if is_called else (name, method)
+
+
+def _reader(state: InlineState) -> Callable[..., Record]:
+    """What a loop asks for a value that it cannot show as it is."""
+    living = state.living
+    if not isinstance(living, TtlMap):
+        return getattr(living, "read", as_it_is)
+
+    def read(key: Record, pair: tuple[Record, int] | None, now_ms: int) -> Record:
+        found = None if pair is None else living.read(key, pair, now_ms)
+        if found is None and state.is_typed:
+            return living.get(state.check_key(key) if state.check_key else key)
+        return None if found is None else found[0]
+
+    return read
+
+
+def _finder(state: InlineState) -> Callable[..., bool] | None:
+    """The same for a map that is asked whether it has a key."""
+    living = state.living
+    if not isinstance(living, TtlMap):
+        return None
+
+    def contains(key: Record, pair: tuple[Record, int] | None, now_ms: int) -> bool:
+        if pair is not None and living.read(key, pair, now_ms) is not None:
+            return True
+        return state.is_typed and living.contains(state.check_key(key) if state.check_key else key)
+
+    return contains
 
 
 def state_attributes(call: object, body: InlineBody) -> list[str]:

@@ -31,7 +31,10 @@ _STATE_METHODS: Final = {
     "map": frozenset({"get", "put", "contains", "remove", "items", "keys", "values", "clear"})
     | {"is_empty"},
 }
-"""Those that run no code of the user's; folds do."""
+"""Those that run no code of the user's; folds do. Of living ones too, which are no views."""
+
+LIVING: Final = "living "
+"""In front of the kind of a state with a time to live."""
 
 _CONTEXT_METHODS: Final = frozenset({"timestamp", "get_current_key"})
 
@@ -138,7 +141,8 @@ class StateUses:
     def _is_known(self, call: ast.Call) -> bool:
         found = state_call(call, self._owner)
         if found is not None:
-            return found.method in _STATE_METHODS.get(self._kinds.get(found.attribute, ""), ())
+            kind = self._kinds.get(found.attribute, "").removeprefix(LIVING)
+            return found.method in _STATE_METHODS.get(kind, ())
         match call.func:
             case ast.Name(id=name):
                 keywords = {keyword.arg for keyword in call.keywords}

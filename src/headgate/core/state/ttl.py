@@ -94,48 +94,48 @@ class TtlList(ListState[Record]):
     """A list whose elements live each for itself."""
 
     def __init__(self, held: ListState[Record], lifetime: Lifetime) -> None:
-        self._held = held
-        self._lifetime = lifetime
+        self.held = held
+        self.lifetime = lifetime
 
     def get(self) -> list[Record]:
-        lifetime = self._lifetime
+        lifetime = self.lifetime
         lifetime.sweep()
-        pairs = list(self._held.get())
+        pairs = list(self.held.get())
         alive = self._alive(pairs)
         if lifetime.counts_reading and alive:
             now_ms = lifetime.now_ms()
-            self._held.update([(value, now_ms) for value, _ in alive])
+            self.held.update([(value, now_ms) for value, _ in alive])
         elif len(alive) < len(pairs):
-            self._held.update(alive)
+            self.held.update(alive)
         return [value for value, _ in (pairs if lifetime.shows_expired else alive)]
 
     def add(self, value: Record) -> None:
-        self._lifetime.sweep()
-        self._held.add((value, self._lifetime.now_ms()))
+        self.lifetime.sweep()
+        self.held.add((value, self.lifetime.now_ms()))
 
     def add_all(self, values: Iterable[Record]) -> None:
-        self._lifetime.sweep()
-        now_ms = self._lifetime.now_ms()
-        self._held.add_all([(value, now_ms) for value in values])
+        self.lifetime.sweep()
+        now_ms = self.lifetime.now_ms()
+        self.held.add_all([(value, now_ms) for value in values])
 
     def update(self, values: Iterable[Record]) -> None:
-        self._lifetime.sweep()
-        now_ms = self._lifetime.now_ms()
-        self._held.update([(value, now_ms) for value in values])
+        self.lifetime.sweep()
+        now_ms = self.lifetime.now_ms()
+        self.held.update([(value, now_ms) for value in values])
 
     def clear(self) -> None:
-        self._held.clear()
+        self.held.clear()
 
     def drop_expired(self) -> int | None:
         """Of the current key; answers with the earliest time that is left."""
-        pairs = list(self._held.get())
+        pairs = list(self.held.get())
         alive = self._alive(pairs)
         if len(alive) < len(pairs):
-            self._held.update(alive)
+            self.held.update(alive)
         return min((touched_ms for _, touched_ms in alive), default=None)
 
     def _alive(self, pairs: list[Record]) -> list[Record]:
-        horizon_ms = self._lifetime.horizon_ms()
+        horizon_ms = self.lifetime.horizon_ms()
         return [pair for pair in pairs if pair[1] > horizon_ms]
 
 
@@ -143,70 +143,71 @@ class TtlMap(MapState[Record, Record]):
     """A map whose items live each for itself."""
 
     def __init__(self, held: MapState[Record, Record], lifetime: Lifetime) -> None:
-        self._held = held
-        self._lifetime = lifetime
+        self.held = held
+        self.lifetime = lifetime
 
     def get(self, key: Record) -> Record:
         pair = self._visible(key)
         return None if pair is None else pair[0]
 
     def put(self, key: Record, value: Record) -> None:
-        self._lifetime.sweep()
-        self._held.put(key, (value, self._lifetime.now_ms()))
+        self.lifetime.sweep()
+        self.held.put(key, (value, self.lifetime.now_ms()))
 
     def remove(self, key: Record) -> None:
-        self._held.remove(key)
+        self.held.remove(key)
 
     def contains(self, key: Record) -> bool:
         return self._visible(key) is not None
 
     def items(self) -> list[tuple[Record, Record]]:
-        lifetime = self._lifetime
+        lifetime = self.lifetime
         lifetime.sweep()
         now_ms = lifetime.now_ms()
         found = []
-        for key, (value, touched_ms) in list(self._held.items()):
+        for key, (value, touched_ms) in list(self.held.items()):
             if touched_ms <= now_ms - lifetime.ttl_ms:
-                self._held.remove(key)
+                self.held.remove(key)
                 if not lifetime.shows_expired:
                     continue
             elif lifetime.counts_reading:
-                self._held.put(key, (value, now_ms))
+                self.held.put(key, (value, now_ms))
             found.append((key, value))
         return found
 
     def is_empty(self) -> bool:
-        horizon_ms = self._lifetime.horizon_ms()
-        shows = self._lifetime.shows_expired
-        return not any(shows or pair[1] > horizon_ms for pair in self._held.values())
+        horizon_ms = self.lifetime.horizon_ms()
+        shows = self.lifetime.shows_expired
+        return not any(shows or pair[1] > horizon_ms for pair in self.held.values())
 
     def clear(self) -> None:
-        self._held.clear()
+        self.held.clear()
 
     def drop_expired(self) -> int | None:
         """Of the current key; answers with the earliest time that is left."""
-        horizon_ms = self._lifetime.horizon_ms()
+        horizon_ms = self.lifetime.horizon_ms()
         left = []
-        for key, (_, touched_ms) in list(self._held.items()):
+        for key, (_, touched_ms) in list(self.held.items()):
             if touched_ms <= horizon_ms:
-                self._held.remove(key)
+                self.held.remove(key)
             else:
                 left.append(touched_ms)
         return min(left, default=None)
 
     def _visible(self, key: Record) -> tuple[Record, int] | None:
         """The pair, if it may be seen; reading it counts, and removes it if it has expired."""
-        lifetime = self._lifetime
-        lifetime.sweep()
-        pair: tuple[Record, int] | None = self._held.get(key)
-        if pair is None:
-            return None
-        now_ms = lifetime.now_ms()
+        self.lifetime.sweep()
+        pair: tuple[Record, int] | None = self.held.get(key)
+        return None if pair is None else self.read(key, pair, self.lifetime.now_ms())
+
+    def read(self, key: Record, pair: tuple[Record, int], now_ms: int) -> tuple[Record, int] | None:
+        """The pair of this key, if it may be seen at this time."""
+        lifetime = self.lifetime
         if pair[1] <= now_ms - lifetime.ttl_ms:
-            self._held.remove(key)
+            self.held.remove(key)
             return pair if lifetime.shows_expired else None
         if lifetime.counts_reading:
-            self._held.put(key, (pair[0], now_ms))
+            self.held.put(key, (pair[0], now_ms))
         return pair
 
 
