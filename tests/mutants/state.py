@@ -94,7 +94,7 @@ STATE = (
     Mutant(
         "snapshot-shares-its-timers",
         "core/state/timers.py",
-        "self._table = Table(dict.copy)",
+        "self._table = Table(_copied)",
         "self._table = Table(lambda timers: timers)",
         "timers that fire while a snapshot is written are missing in it",
         "tests/core/state/test_timers.py",
@@ -102,13 +102,21 @@ STATE = (
     Mutant(
         "timer-registered-again-is-lost",
         "core/state/timers.py",
-        "                    del timers[timer]\n                    if not timers:\n"
-        "                        del self.by_time[first]\n"
+        "                    if type(timers) is dict:\n                        del timers[timer]\n"
+        "                    if type(timers) is not dict or not timers:\n"
+        "                        del self._by_time[first]\n"
         "                    yield first, *timer\n",
-        "                    yield first, *timer\n                    timers.pop(timer, None)\n"
-        "                    if not timers:\n"
-        "                        self.by_time.pop(first, None)\n",
+        "                    yield first, *timer\n                    self.delete(first, *timer)\n",
         "a timer that its own callback registers for the same time never fires",
+        "tests/core/state/test_timers.py",
+    ),
+    Mutant(
+        "new-times-not-in-order",
+        "core/state/timers.py",
+        "                if self._new:\n                    self._order()\n"
+        "                if not self._times",
+        "                if not self._times",
+        "a timer that is set for an earlier time while others fire comes after them",
         "tests/core/state/test_timers.py",
     ),
     Mutant(

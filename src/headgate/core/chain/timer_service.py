@@ -85,7 +85,7 @@ class InternalTimerService(TimerService):
         self.watermark_advanced(MAX_WATERMARK_MS)
         queue = self._processing
         for time_ms, key, namespace in sorted(queue.items(), key=itemgetter(0)):
-            if (key, namespace) in queue.by_time.get(time_ms, ()):
+            if queue.has(time_ms, key, namespace):
                 queue.delete(time_ms, key, namespace)
                 self._fire_one(time_ms, key, namespace, TimeDomain.PROCESSING_TIME)
         self.watermark_advanced(MAX_WATERMARK_MS)

@@ -36,7 +36,7 @@ from headgate.core.state.snapshot import (
     read_group,
 )
 from headgate.core.state.tables import Bound, Entries, Spaces, Table
-from headgate.core.state.timers import TimerQueue
+from headgate.core.state.timers import TimerQueue, timers_of
 from headgate.functions.state import ListState, MapState, ValueState
 
 P = TypeVar("P", bound=Bound)
@@ -227,7 +227,7 @@ class MemorySnapshot:
             (PROCESSING_TIMER, self.processing_timers),
         ):
             for time_ms, ones in timers.items():
-                for key, namespace in ones:
+                for key, namespace in timers_of(ones):
                     yield kind, "", namespace, _plain(key), time_ms
 
 
