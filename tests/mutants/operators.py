@@ -266,6 +266,14 @@ OPERATORS = (
         "tests/core/inlining/test_state_uses.py",
     ),
     Mutant(
+        "property-taken-for-an-attribute",
+        "core/inlining/state_uses.py",
+        "            isinstance(part, ast.Attribute) and part.attr in given_by_code\n",
+        "            False\n",
+        "a property that adds to a list state changes the list that a function has read",
+        "tests/core/inlining/test_state_uses.py",
+    ),
+    Mutant(
         "helper-of-a-helper-not-followed",
         "core/inlining/own_methods.py",
         "        left += found - known\n",

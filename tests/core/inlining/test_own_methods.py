@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate.base.elements import Bundle
-from headgate.core.inlining.own_methods import leaves_alone
+from headgate.core.inlining.own_methods import found_by_code, leaves_alone
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import INLINING, open_operator
@@ -43,6 +43,13 @@ class Owner(Base):
 
     def takes_another(self, other: Any) -> Any:
         return self.count, other.count
+
+    @property
+    def a_limit(self) -> Any:
+        return self.limit + len(self.kept)
+
+    def by_a_reading_property(self, value: Any) -> bool:
+        return bool(value > self.a_limit)
 
     @staticmethod
     def of_nobody(value: Any) -> Any:
@@ -108,7 +115,11 @@ class Owner(Base):
 
 
 @pytest.mark.parametrize(
-    "method", ["reads", "keeps", "calls_others", "yields", "takes_another", "of_nobody"]
+    "method",
+    [
+        *("reads", "keeps", "calls_others", "yields", "takes_another", "of_nobody"),
+        *("a_limit", "by_a_reading_property"),
+    ],
 )
 def test_methods_that_assign_nothing_leave_attributes_alone(method: str) -> None:
     assert leaves_alone(Owner(), method, {"count"})
@@ -137,6 +148,11 @@ def test_an_object_that_finds_its_attributes_by_code_is_not_followed() -> None:
             return super().__getattribute__(name)
 
     assert not leaves_alone(Finding(), "reads", {"count"})
+
+
+def test_attributes_that_code_gives_are_told_from_others() -> None:
+    names = {"count", "limit", "is_property", "reads", "of_nobody", "missing"}
+    assert found_by_code(Owner(), names) == {"is_property", "reads", "of_nobody"}
 
 
 class Helped:

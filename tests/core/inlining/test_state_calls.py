@@ -74,6 +74,26 @@ class OtherCalls(Plain):
         yield self.count.value(1), value.count.value()
 
 
+class HasAProperty(Plain):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield self.count.value(), self.next_one
+
+    @property
+    def next_one(self) -> Any:
+        self.count = self.last
+        return 3
+
+
+class HasASecondName(Plain):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        reset = self.reset
+        reset()
+        yield self.count.value()
+
+    def reset(self) -> None:
+        self.count = self.last
+
+
 def states_of(function: Plain) -> list[str]:
     call = function.process_element
     body = body_of(call, 2, definitions_of(function))
@@ -86,7 +106,11 @@ def test_states_in_attributes_are_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [CallsAnotherMethod(), HandsItselfOver(), AssignsAState(), OtherCalls()]
+    "function",
+    [
+        *(CallsAnotherMethod(), HandsItselfOver(), AssignsAState(), OtherCalls()),
+        *(HasAProperty(), HasASecondName()),
+    ],
 )
 def test_states_that_may_change_or_are_called_otherwise_are_left(function: Plain) -> None:
     assert states_of(function) == []

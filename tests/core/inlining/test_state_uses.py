@@ -126,6 +126,42 @@ def test_a_body_is_short_if_it_calls_nothing_and_hands_on_at_its_end(
     assert uses_of(tmp_path, line).is_short == is_short
 
 
+def test_a_property_may_do_anything(tmp_path: Path) -> None:
+    lines = ["a = self.items.get()", "yield self.extra, sum(a)"]
+    function = module_of(tmp_path / "program.py", lines).Function()
+    body = body_of(function.process_element, 2, definitions_of(function))
+    assert body is not None
+    harmless = HarmlessNames(body).names
+    for given_by_code in ((), ("extra",)):
+        uses = StateUses(body, {"items": "list"}, "ctx", harmless, given_by_code)
+        assert uses.views == ({} if given_by_code else {"a": "items"})
+        assert uses.is_short == (not given_by_code)
+
+
+def test_a_property_that_adds_to_a_list_is_seen_as_when_called(tmp_path: Path) -> None:
+    lines = ["a = self.items.get()", "yield self.extra, sum(a)"]
+    outcomes = []
+    for inlined in (False, True):
+        INLINING["on"] = inlined
+        module = module_of(tmp_path / "program.py", lines)
+
+        class Function(module.Function):  # type: ignore[misc, name-defined]
+            def open(self, context: Any) -> None:
+                self.items = context.get_list_state(ListStateDescriptor("items"))
+
+            @property
+            def extra(self) -> int:
+                self.items.add(3)
+                return 1
+
+        operator = KeyedProcessOperator(Function(), lambda record: str(record[0]))
+        output = open_operator(operator)
+        operator.process(Bundle([("k", 1), ("k", 2), ("k", 3)]), 0)
+        assert operator._loops._attributes == (["items"] if inlined else [])
+        outcomes.append(output.records)
+    assert outcomes == [[(1, 0), (1, 3), (1, 6)]] * 2
+
+
 def test_names_that_mean_something_else_are_not_harmless(tmp_path: Path) -> None:
     module = module_of(tmp_path / "program.py", ["yield len(value), sum(value), list(value)"])
     module.__dict__["sum"] = max

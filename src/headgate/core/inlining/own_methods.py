@@ -8,7 +8,7 @@ object to nobody; it may be wrong on the safe side only.
 import dis
 from collections.abc import Collection, Iterator
 from inspect import getattr_static
-from types import FunctionType, MethodType
+from types import FunctionType, MemberDescriptorType, MethodType
 from typing import Final
 
 from headgate.core.inlining.bodies import FRAME_READERS
@@ -30,12 +30,24 @@ def leaves_alone(owner: object, method: str, attributes: Collection[str]) -> boo
     return True
 
 
+def found_by_code(owner: object, names: Collection[str]) -> set[str]:
+    """Those attributes that code of the class gives: methods, properties and the like."""
+    found = {name: getattr_static(type(owner), name, None) for name in names}
+    return {
+        name
+        for name, held in found.items()
+        if hasattr(held, "__get__") and not isinstance(held, MemberDescriptorType)
+    }
+
+
 def _reached(owner: object, method: str, attributes: Collection[str]) -> set[str] | None:
     """The methods of the object that this one reaches; None: it may change an attribute."""
     kind, held = type(owner), getattr(owner, "__dict__", {})
     if kind.__getattribute__ is not object.__getattribute__ or method in held:
         return None
     function = getattr_static(kind, method, None)
+    if isinstance(function, property) and function.fset is None:
+        function = function.fget
     if isinstance(function, staticmethod) and isinstance(function.__func__, FunctionType):
         return set()  # it is not given the object
     if not isinstance(function, FunctionType) or not function.__code__.co_argcount:
@@ -64,8 +76,8 @@ def _reached(owner: object, method: str, attributes: Collection[str]) -> set[str
             continue
         if isinstance(held.get(name), MethodType):
             return None
-        if name not in held and hasattr(getattr_static(kind, name, None), "__get__"):
-            reached.add(name)  # a property is none that is recognised
+        if name not in held:
+            reached |= found_by_code(owner, {name})
     return reached
 
 

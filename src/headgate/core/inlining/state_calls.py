@@ -19,7 +19,7 @@ from headgate.base.elements import Record
 from headgate.base.values import own
 from headgate.core.inlining.bodies import InlineBody
 from headgate.core.inlining.emissions import statements_of
-from headgate.core.inlining.own_methods import leaves_alone
+from headgate.core.inlining.own_methods import found_by_code, leaves_alone
 from headgate.core.inlining.state_uses import LIVING, READERS, StateUses, is_of, state_call
 from headgate.core.state.memory_states import PlainList, PlainMap, PlainValue
 from headgate.core.state.opening import (
@@ -114,14 +114,18 @@ class StateCalls:
         states: Mapping[str, InlineState],
         context: str | None = None,
         harmless: Collection[str] = (),
+        given_by_code: Collection[str] = (),
     ) -> None:
-        """``context``: the parameter for it. ``harmless``: names that mean builtins."""
+        """``context``: the parameter for it. ``harmless``: names that mean builtins.
+
+        ``given_by_code``: attributes of the object that are properties.
+        """
         self._owner = body.parameters[0]
         self._states = states
         kinds = {
             name: f"{LIVING if state.living else ''}{state.kind}" for name, state in states.items()
         }
-        self.uses = StateUses(body, kinds, context, harmless)
+        self.uses = StateUses(body, kinds, context, harmless, given_by_code)
 
     @property
     def arguments(self) -> list[str]:
@@ -519,18 +523,10 @@ def state_attributes(call: object, body: InlineBody) -> list[str]:
         return []
     owner = body.parameters[0]
     parts = [part for statement in body.statements for part in ast.walk(statement)]
-    names: set[str] = set()
-    methods: set[str] = set()
-    for part in parts:
-        if not isinstance(part, ast.Call):
-            continue
-        found = state_call(part, owner)
-        if found is not None and (found.method, len(found.arguments)) in _METHODS:
-            names.add(found.attribute)
-        elif isinstance(part.func, ast.Attribute) and is_of(part.func, owner):
-            methods.add(part.func.attr)
-    if not all(leaves_alone(call.__self__, method, names) for method in methods):
-        return []  # they may assign one of them
+    found = [state_call(part, owner) for part in parts]
+    names = {
+        call.attribute for call in found if call and (call.method, len(call.arguments)) in _METHODS
+    }
     attributes = [part for part in parts if isinstance(part, ast.Attribute)]
     reached = [part for part in attributes if is_of(part, owner)]
     seen = [part for part in parts if isinstance(part, ast.Name) and part.id == owner]
@@ -540,6 +536,11 @@ def state_attributes(call: object, body: InlineBody) -> list[str]:
         return []  # ``self.__dict__["count"] = …``
     if any(part.attr in names and not isinstance(part.ctx, ast.Load) for part in reached):
         return []
+    methods = found_by_code(call.__self__, {part.attr for part in reached})
+    functions = [part.func for part in parts if isinstance(part, ast.Call)]
+    called = {part.attr for part in reached if part in functions}
+    if not all(leaves_alone(call.__self__, method, names) for method in methods | called):
+        return []  # they may assign one of them
     return sorted(names)
 
 

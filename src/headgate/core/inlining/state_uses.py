@@ -98,6 +98,7 @@ class StateUses:
         kinds: Mapping[str, str],
         context: str | None,
         harmless: Collection[str],
+        given_by_code: Collection[str] = (),
     ) -> None:
         """``kinds``: of the states, by attribute. ``context``: what is passed beside the record."""
         self._owner = body.parameters[0]
@@ -108,6 +109,10 @@ class StateUses:
         self._parts = [part for statement in body.statements for part in ast.walk(statement)]
         self.calls_nothing = all(
             self._is_known(part) for part in self._parts if isinstance(part, ast.Call)
+        ) and not any(
+            isinstance(part, ast.Attribute) and part.attr in given_by_code
+            for part in self._parts
+            if is_of(part, self._owner)
         )
         """But states, harmless builtins and the context."""
         self.is_short = self.calls_nothing and not _yields_in_loops(self._parts)

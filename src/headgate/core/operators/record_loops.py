@@ -33,6 +33,7 @@ from headgate.core.inlining.loops import (
     emitting_loop,
 )
 from headgate.core.inlining.made_records import RecordMakers
+from headgate.core.inlining.own_methods import found_by_code
 from headgate.core.inlining.state_calls import (
     InlineState,
     PlainState,
@@ -268,7 +269,9 @@ class RecordLoops:
         states = None
         if kind.states:
             context = body.parameters[-1] if self._way.has_context else None
-            states = StateCalls(body, dict(kind.states), context, self._harmless.names)
+            owner = getattr(call, "__self__", None)
+            by_code = found_by_code(owner, dir(type(owner)))
+            states = StateCalls(body, dict(kind.states), context, self._harmless.names, by_code)
         loop = emitting_loop(
             call,
             body,
