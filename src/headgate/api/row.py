@@ -3,14 +3,18 @@
 Law: a row without names never equals one with names; rows with names are equal if they hold equal
 values under equal names, in any order, and equal rows have equal hashes.
 Rows can be changed in place, so Headgate copies them between operators like any other object.
+
+Nearly all rows have names and say insert. Such a row is what its ``__dict__`` holds, so that the
+interpreter reads its fields without code of ours. Other rows have an empty ``__dict__``.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
+from functools import lru_cache
 from itertools import repeat
 from sys import getrefcount
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headgate.base.elements import Record
 from headgate.base.values import ATOMS, SOLE_HOLDER, own
@@ -54,17 +58,21 @@ class Row:
         <Row('Ada', 36)>
     """
 
-    __slots__ = ("_fields", "_row_kind", "_values")
+    __slots__ = ("__dict__", "_about", "_list")
 
-    _fields: list[str] | None
-    _row_kind: RowKind
-    _values: list[Record]
+    _list: list[Record]
+    """The values of a row whose ``__dict__`` is empty."""
+    _about: tuple[list[str] | None, RowKind]
+    """Its names and its kind."""
 
     def __init__(self, *args: Record, **kwargs: Record) -> None:
+        if kwargs and not args and _ARE_NO_MEMBERS(kwargs):
+            _set_fields(self, kwargs)
+            return
         if args and kwargs:
             raise ValueError("a Row takes values or named values, not both")
-        values = list(kwargs.values()) if kwargs else list(args)
-        _fill(self, list(kwargs) or None, values, RowKind.INSERT)
+        _set_list(self, list(args or kwargs.values()))
+        _set_about(self, (list(kwargs), RowKind.INSERT) if kwargs else _NOTHING_SAID)
 
     @classmethod
     def of_kind(cls, row_kind: RowKind, *args: Record, **kwargs: Record) -> "Row":
@@ -74,112 +82,196 @@ class Row:
         return row
 
     def get_row_kind(self) -> RowKind:
-        return self._row_kind
+        return RowKind.INSERT if self.__dict__ else self._about[1]
 
     def set_row_kind(self, row_kind: RowKind) -> None:
-        object.__setattr__(self, "_row_kind", row_kind)
+        if not self.__dict__ or row_kind is not RowKind.INSERT:
+            _as_list(self)
+            _set_about(self, (self._about[0], row_kind))
 
     def get_field_names(self) -> list[str] | None:
         """None: a row without names."""
-        return None if self._fields is None else list(self._fields)
+        names = names_of(self)
+        return None if names is None else list(names)
 
     def set_field_names(self, field_names: Sequence[str]) -> None:
-        object.__setattr__(self, "_fields", list(field_names))
+        _fill(self, list(field_names), _as_list(self), self._about[1])
 
     def get_fields_by_names(self, names: Sequence[str]) -> list[Record]:
         """The values under these names, in their order; a row without names gives all it has."""
-        if self._fields is None or list(names) == self._fields:
-            return self._values
-        return [self._values[self._index(name)] for name in names]
+        own_names = names_of(self)
+        if own_names is None or list(names) == own_names:
+            return values_of(self)
+        return [self[name] for name in names]
 
     def as_dict(self, recursive: bool = False) -> dict[str, Record]:
         """Values by name; with ``recursive`` rows within rows, lists and dicts too."""
-        if self._fields is None:
+        names = names_of(self)
+        if names is None:
             raise TypeError("a Row without names is no dict; call set_field_names first")
-        values = map(_plain, self._values) if recursive else self._values
-        return dict(zip(self._fields, values, strict=False))
+        values = map(_plain, self) if recursive else self
+        return dict(zip(names, values, strict=False))
 
     def __call__(self, *values: Record) -> "Row":
         """A new row whose names are the values of this one."""
         if len(values) > len(self):
             raise ValueError(f"{self!r} has {len(self)} names, but got {len(values)} values")
-        return make_row([str(name) for name in self._values], values, self._row_kind)
+        return make_row([str(name) for name in self], values, self.get_row_kind())
 
     def __getitem__(self, position: int | slice | str) -> Record:
-        return self._values[self._index(position)]
+        fields = self.__dict__
+        if not fields:
+            return self._list[self._index(position)]
+        if type(position) is str and position in fields:
+            return fields[position]
+        if isinstance(position, int | slice):
+            return [*fields.values()][position]
+        return fields[self._name(position)]
 
     def __setitem__(self, position: int | slice | str, value: Record) -> None:
-        self._values[self._index(position)] = value
+        fields = self.__dict__
+        if not fields or isinstance(position, slice):
+            _as_list(self)[self._index(position)] = value
+            return
+        names = [*fields]
+        fields[names[position] if isinstance(position, int) else self._name(position)] = value
 
     def __getattr__(self, name: str) -> Record:
         # Only names that are no attribute come here; those of Python's own protocols must fail.
-        if not name.startswith("_") and self._fields is not None and name in self._fields:
-            return self._values[self._fields.index(name)]
+        if not self.__dict__ and not name.startswith("__") and name not in Row.__slots__:
+            names = self._about[0]
+            if names is not None and name in names:
+                return self._list[names.index(name)]
         raise AttributeError(f"{self!r} has no field {name!r}")
 
     def __setattr__(self, name: str, value: Record) -> None:
-        if name in Row.__slots__:  # jobs written for PyFlink set them
+        if name in ("_fields", "_row_kind", "_values"):  # jobs written for PyFlink set them
             object.__setattr__(self, name, value)
             return
         raise AttributeError(f"set a field of a Row by row[{name!r}] = value")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a Row keeps its fields; make another one without the field")
+
     def __contains__(self, item: object) -> bool:
-        return item in (self._values if self._fields is None else self._fields)
+        names = names_of(self)
+        return item in (self._list if names is None else names)
 
     def __iter__(self) -> Iterator[Record]:
-        return iter(self._values)
+        return iter(self.__dict__.values() or self._list)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self.__dict__ or self._list)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Row) or self._row_kind is not other._row_kind:
+        if not isinstance(other, Row):
             return False
-        if self._fields == other._fields:
-            return self._values == other._values
-        if self._fields is None or other._fields is None or len(self) != len(other):
+        fields, others = self.__dict__, other.__dict__
+        if fields and others:
+            return fields == others
+        if self.get_row_kind() is not other.get_row_kind() or len(self) != len(other):
             return False
-        return len(self) == len(self._fields) and self.as_dict() == other.as_dict()
+        names, other_names = names_of(self), names_of(other)
+        if names == other_names:
+            return values_of(self) == values_of(other)
+        if names is None or other_names is None:
+            return False
+        return len(self) == len(names) and self.as_dict() == other.as_dict()
 
     def __hash__(self) -> int:
-        if self._fields is None:
-            return tuple(self._values).__hash__()
-        return frozenset(self._values).__hash__()  # equal rows may differ in the order of names
+        if self.__dict__ or self._about[0] is not None:
+            return frozenset(self).__hash__()  # equal rows may differ in the order of names
+        return tuple(self._list).__hash__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return make_row, (self._fields, tuple(self._values), self._row_kind)
+        fields = self.__dict__
+        if fields:  # a pickle of many rows has their names once
+            return make_row, (_shared(tuple(fields)), tuple(fields.values()), RowKind.INSERT)
+        names, kind = self._about
+        return make_row, (names, tuple(self._list), kind)
 
     def __headgate_own__(self) -> "Row":
         """A copy that shares nothing that can be changed, without pickle."""
-        return make_row(self._fields, own(self._values), self._row_kind)
+        fields = self.__dict__
+        if fields:
+            row = _new(Row)
+            for value in fields.values():
+                if type(value) not in ATOMS:
+                    _set_fields(row, own(fields))
+                    return row
+            _set_fields(row, fields.copy())
+            return row
+        names, kind = self._about
+        return make_row(names, own(self._list), kind)
 
     def __headgate_is_new__(self) -> bool:
         """Whether nobody else has its values, and none of them can be changed."""
-        is_alone = getrefcount(self._values) == SOLE_HOLDER
-        return is_alone and ATOMS.issuperset(map(type, self._values))
+        fields = self.__dict__
+        if fields:
+            if getrefcount(fields) != _HOLDERS_OF_FIELDS:
+                return False
+            for value in fields.values():  # noqa: SIM110 - half the time of all()
+                if type(value) not in ATOMS:
+                    return False
+            return True
+        is_alone = getrefcount(self._list) == SOLE_HOLDER
+        return is_alone and ATOMS.issuperset(map(type, self._list))
 
     def __headgate_key__(self) -> "Row":
         """What stands for it as a key: the same for equal rows."""
-        names = self._fields
+        names = names_of(self)
         if names is None or len(names) != len(self) or names == sorted(names):
             return self
-        values = [self._values[names.index(name)] for name in sorted(names)]
-        return make_row(sorted(names), values, self._row_kind)
+        values = [self[name] for name in sorted(names)]
+        return make_row(sorted(names), values, self.get_row_kind())
 
     def __repr__(self) -> str:
-        if self._fields is None:
-            return f"<Row({', '.join(map(repr, self._values))})>"
-        pairs = zip(self._fields, self._values, strict=False)
+        names = names_of(self)
+        if names is None:
+            return f"<Row({', '.join(map(repr, self))})>"
+        pairs = zip(names, self, strict=False)
         return f"Row({', '.join(f'{name}={value!r}' for name, value in pairs)})"
 
+    @property
+    def _values(self) -> list[Record]:
+        """The values, as jobs written for PyFlink look for them: the row changes with the list."""
+        return _as_list(self)
+
+    @_values.setter
+    def _values(self, values: list[Record]) -> None:
+        _as_list(self)
+        _set_list(self, values)
+
+    @property
+    def _fields(self) -> list[str] | None:
+        return names_of(self)
+
+    @_fields.setter
+    def _fields(self, names: Sequence[str]) -> None:
+        self.set_field_names(names)
+
+    @property
+    def _row_kind(self) -> RowKind:
+        return self.get_row_kind()
+
+    @_row_kind.setter
+    def _row_kind(self, row_kind: RowKind) -> None:
+        self.set_row_kind(row_kind)
+
     def _index(self, position: Any) -> Any:
+        """Where a row with a list has a value."""
+        names = self._about[0]
         if isinstance(position, int | slice):
             return position
-        if self._fields is None:
+        if names is None:
             raise KeyError(f"{self!r} has no names; use a position from 0 to {len(self) - 1}")
-        if position not in self._fields:
-            raise KeyError(f"{self!r} has no field {position!r}")
-        return self._fields.index(position)
+        return names.index(self._name(position))
+
+    def _name(self, name: str) -> str:
+        """The same, if the row has it."""
+        if name not in self:
+            raise KeyError(f"{self!r} has no field {name!r}")
+        return name
 
 
 def named_row(names: Sequence[str], values: Sequence[Record]) -> Row:
@@ -188,54 +280,112 @@ def named_row(names: Sequence[str], values: Sequence[Record]) -> Row:
 
 
 def rows_of(names: list[str], columns: Iterable[Sequence[Record]]) -> list[Row]:
-    """Rows of columns of equal length. All share ``names``: nobody may change that list."""
-    return rows_with(names, list(map(list, zip(*columns, strict=True))))
+    """Rows of columns of equal length."""
+    return rows_with(names, list(zip(*columns, strict=True)))
 
 
-def rows_with(names: list[str], values: list[list[Record]]) -> list[Row]:
-    """Rows that take over these lists of values, and all share ``names``.
-
-    Each part of all rows is set in one sweep: two thirds of the time of a loop over the rows.
-    """
-    rows = list(map(Row.__new__, repeat(Row, len(values))))
-    for setter, parts in (
-        (_set_fields, repeat(names)),
-        (_set_values, values),
-        (_set_kind, repeat(RowKind.INSERT)),
-    ):
-        deque(map(setter, rows, parts), maxlen=0)
+def rows_with(names: list[str], values: Sequence[Sequence[Record]]) -> list[Row]:
+    """A row of each of these sequences of values."""
+    to_fields = _fields_maker(tuple(names))
+    if to_fields is None:
+        return [make_row(names, items, RowKind.INSERT) for items in values]
+    try:
+        fields = to_fields(values)
+    except ValueError:  # of other lengths
+        return [make_row(names, items, RowKind.INSERT) for items in values]
+    rows = list(map(_new, repeat(Row, len(fields))))
+    deque(map(_set_fields, rows, fields), maxlen=0)  # in one sweep: half the time of a loop
     return rows
 
 
 def values_of(row: Row) -> list[Record]:
-    """The values by position: the row's own list, to look at."""
-    return row._values
+    """The values by position, to look at."""
+    fields = row.__dict__
+    return [*fields.values()] if fields else row._list
 
 
 def names_of(row: Row) -> list[str] | None:
-    """The names: the row's own list, to look at."""
-    return row._fields
+    """The names, to look at."""
+    fields = row.__dict__
+    return [*fields] if fields else row._about[0]
 
 
 def make_row(names: list[str] | None, values: Sequence[Record], kind: RowKind) -> Row:
-    """A row of these parts; it takes over the names."""
-    row = Row.__new__(Row)
-    _set_fields(row, names)
-    _set_values(row, list(values))
-    _set_kind(row, kind)
+    """A row of these parts; it may take over the names."""
+    row = _new(Row)
+    _fill(row, names, list(values), kind)
     return row
 
 
 def _fill(row: Row, names: list[str] | None, values: list[Record], kind: RowKind) -> None:
-    _set_fields(row, names)
-    _set_values(row, values)
-    _set_kind(row, kind)
+    """Give a row without fields what it consists of."""
+    if names is not None and kind is RowKind.INSERT and len(names) == len(values):
+        try:
+            is_plain = are_field_names(tuple(names))
+        except TypeError:  # a name that is not hashable is no text
+            is_plain = False
+        if is_plain:
+            _set_fields(row, dict(zip(names, values, strict=True)))
+            return
+    _set_list(row, values)
+    _set_about(row, (names, kind))
 
 
+def _as_list(row: Row) -> list[Record]:
+    """The values of the row, which has a list of them from now on."""
+    fields = row.__dict__
+    if fields:
+        _set_about(row, ([*fields], RowKind.INSERT))
+        _set_list(row, [*fields.values()])
+        _set_fields(row, {})
+    return row._list
+
+
+@lru_cache(maxsize=1024)
+def are_field_names(names: tuple[str, ...]) -> bool:
+    """Whether a row with these names has its values in its ``__dict__``."""
+    are_texts = all(isinstance(name, str) for name in names)
+    return are_texts and 0 < len(names) == len({*names}) and _ARE_NO_MEMBERS(names)
+
+
+_Fields: TypeAlias = dict[str, Record]
+
+
+@lru_cache(maxsize=1024)
+def _fields_maker(
+    names: tuple[str, ...],
+) -> Callable[[Iterable[Sequence[Record]]], list[_Fields]] | None:
+    """Makes the fields of rows with these names, out of as many values; None: they have a list."""
+    if not are_field_names(names):
+        return None
+    items = [f"item_{number}" for number in range(len(names))]
+    pairs = ", ".join(f"names[{number}]: {item}" for number, item in enumerate(items))
+    if all(type(name) is str for name in names):  # constants are quicker
+        pairs = ", ".join(f"{name!r}: {item}" for name, item in zip(names, items, strict=True))
+    given: dict[str, Any] = {"names": names}
+    exec(f"def make(rows):\n return [{{{pairs}}} for {', '.join(items)}, in rows]", given)
+    make: Callable[[Iterable[Sequence[Record]]], list[_Fields]] = given["make"]
+    return make
+
+
+@lru_cache(maxsize=1024)
+def _shared(names: tuple[str, ...]) -> list[str]:
+    """The same list for the same names: to look at."""
+    return list(names)
+
+
+_new: Final = Row.__new__
 # The slots themselves: half the time of object.__setattr__, and rows are made by the million.
-_set_fields: Final = Row.__dict__["_fields"].__set__
-_set_values: Final = Row.__dict__["_values"].__set__
-_set_kind: Final = Row.__dict__["_row_kind"].__set__
+_set_fields: Final = Row.__dict__["__dict__"].__set__
+_set_list: Final = Row.__dict__["_list"].__set__
+_set_about: Final = Row.__dict__["_about"].__set__
+
+_ARE_NO_MEMBERS: Final = frozenset(dir(Row)).isdisjoint
+"""A field with the name of a method would hide the method."""
+
+_NOTHING_SAID: Final = (None, RowKind.INSERT)
+_HOLDERS_OF_FIELDS: Final = SOLE_HOLDER + 1 if SOLE_HOLDER > 0 else -1
+"""The row and a variable."""
 
 
 def _plain(value: Record) -> Record:

@@ -175,10 +175,10 @@ class ItsDict(Keeper):
 
 
 class ItsValues(Keeper):
-    """Keeps the list that a row consists of."""
+    """Keeps the list that a row consists of from the moment that somebody asks for it."""
 
     def hold(self, record: Any) -> None:
-        self.kept = record.get_fields_by_names(["name", "amount"]) if type(record) is Row else []
+        self.kept = record._values if type(record) is Row else []
 
     def release(self) -> None:
         if self.kept:

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from msgspec import convert, defstruct
 
-from headgate.api.row import Row, RowKind, rows_with
+from headgate.api.row import Row, RowKind, names_of, rows_with, values_of
 from headgate.api.types.wires import AS_THEY_ARE, Coercer, WireType
 from headgate.base.elements import Record
 
@@ -99,7 +99,7 @@ def rows_coerced(names: Sequence[str], check: Coercer, keeps: bool, careful: Coe
             checked = check(values)
         except Exception:
             return careful(records)
-        return records if fit and keeps else rows_with(own_names, list(map(list, checked)))
+        return records if fit and keeps else rows_with(own_names, checked)
 
     return coerce
 
@@ -129,10 +129,12 @@ def _values_of(records: list[Record], names: list[str]) -> tuple[list[Record], b
         return records, False
     fit = False
     if kinds == {Row}:
-        fit = records[0]._fields is not None
+        fit = names_of(records[0]) is not None
         wanted = names if fit else None
         values = [
-            row._values for row in records if row._fields == wanted and row._row_kind is _INSERT
+            values_of(row)
+            for row in records
+            if names_of(row) == wanted and row.get_row_kind() is RowKind.INSERT
         ]
     else:
         values = [
@@ -147,6 +149,5 @@ def _a(noun: str) -> str:
     return f"an {noun}" if noun[0] in "aeiouAEIO" else f"a {noun}"
 
 
-_INSERT = RowKind.INSERT
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Optional, TypeAlias
 
 from msgspec.msgpack import Decoder, Encoder
 
-from headgate.api.row import Row, RowKind
+from headgate.api.row import Row, RowKind, values_of
 from headgate.base.elements import Record
 from headgate.base.moved import loads
 
@@ -221,17 +221,14 @@ def _revived(records: list[Record], revive: Coercer) -> list[Record]:
 def _values(records: Sequence[Record]) -> Sequence[Record]:
     """Rows as their values: many at once are quicker than by the hook."""
     if records and type(records[0]) is Row:
-        return [row._values if row._row_kind is _INSERT else _row_values(row) for row in records]
+        return list(map(_row_values, records))
     return records
 
 
 def _row_values(row: Record) -> list[Record]:
-    if type(row) is not Row or row._row_kind is not _INSERT:
+    if type(row) is not Row or row.get_row_kind() is not RowKind.INSERT:
         raise TypeError(f"{row!r} has no form on the wire")
-    return row._values
-
-
-_INSERT: Final = RowKind.INSERT
+    return values_of(row)
 
 
 _ENCODER: Final = Encoder(enc_hook=_row_values)
