@@ -26,7 +26,8 @@ from headgate.base.elements import (
     encode_element,
 )
 from headgate.base.errors import ElementBroken
-from headgate.base.shapes import FEWEST, MISSES
+from headgate.base.shapes import FEWEST, MISSES, field_shape
+from headgate.common import Row, RowKind
 from tests.base import shape_kit as kit
 from tests.core.chain.kit import values
 
@@ -204,6 +205,52 @@ def test_a_writer_that_keeps_meeting_mixed_shapes_stops_looking() -> None:
     for _ in range(2):
         assert travelled(mixed, serializer)[0] == RECORDS
     assert travelled(alike, serializer)[0] == RECORDS
+
+
+def test_named_rows_travel_as_fields() -> None:
+    rows = [Row(user=f"u{number}", at=number, more=[number]) for number in range(FEWEST)]
+    tag, found = travelled(Bundle(rows))
+    assert tag == SHAPED and found.fields is not None and found.fields.shape.is_row
+    assert found.records == rows
+    assert [row.get_field_names() for row in found.records] == [["user", "at", "more"]] * FEWEST
+    assert found.records[0].more is not rows[0].more
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Row("u", 1),
+        Row.of_kind(RowKind.DELETE, user="u", at=1),
+        Row(at=1, user="u"),
+        Row(user="u", at=1, more=2),
+        Row(user="u", as_dict=1),
+        Row(),
+    ],
+)
+@pytest.mark.parametrize("count", [1, FEWEST])
+def test_other_rows_are_pickled(odd: Row, count: int) -> None:
+    rows = [Row(user="u", at=1)] * (FEWEST - count) + [odd] * count
+    tag, found = travelled(Bundle(rows))
+    is_alike = count == FEWEST and odd.get_field_names() in (["at", "user"], ["user", "at", "more"])
+    assert tag == (SHAPED if is_alike and odd.get_row_kind() is RowKind.INSERT else RECORDS)
+    for row, twin in zip(rows, found.records, strict=True):
+        assert (row, row.get_field_names()) == (twin, twin.get_field_names())
+
+
+def test_names_that_are_no_fields_of_rows_are_broken() -> None:
+    kind = pickle.dumps(Row, 5)
+    for names in (["as_dict"], ["a", "a"]):
+        body = msgspec.msgpack.encode([kind, names, [[1]] * len(names)])
+        with pytest.raises(ElementBroken):
+            decode_element(SHAPED, memoryview(body), PickleSerializer())
+
+
+def test_fields_of_a_row_are_found_in_every_way_it_has() -> None:
+    shape = field_shape(Row, ("a", "b"))
+    assert shape is not None
+    assert [shape.place(name, True, 2) for name in ("a", "b", "c", 0)] == [0, 1, None, None]
+    found = [shape.place(name, False, 2) for name in ("a", "b", "c", 0, 1, -1, -2, 2, -3, True)]
+    assert found == [0, 1, None, 0, 1, 1, 0, None, None, None]
 
 
 def test_a_serializer_of_a_declared_type_gets_records() -> None:

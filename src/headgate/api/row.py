@@ -194,12 +194,14 @@ class Row:
         """A copy that shares nothing that can be changed, without pickle."""
         fields = self.__dict__
         if fields:
-            row = _new(Row)
             for value in fields.values():
                 if type(value) not in ATOMS:
-                    _set_fields(row, own(fields))
-                    return row
-            _set_fields(row, fields.copy())
+                    fields = own(fields)
+                    break
+            else:
+                fields = fields.copy()
+            row = _new(Row)
+            _set_fields(row, fields)
             return row
         names, kind = self._about
         return make_row(names, own(self._list), kind)
@@ -216,6 +218,20 @@ class Row:
             return True
         is_alone = getrefcount(self._list) == SOLE_HOLDER
         return is_alone and ATOMS.issuperset(map(type, self._list))
+
+    @staticmethod
+    def __headgate_maker__(
+        names: tuple[str, ...],
+    ) -> "Callable[[Sequence[Sequence[Record]]], list[Row]] | None":
+        """What makes rows with these names of columns; None: they do not consist of fields."""
+        to_fields = _fields_maker(names)
+        if to_fields is None:
+            return None
+
+        def make(columns: Sequence[Sequence[Record]]) -> list[Row]:
+            return _with_fields(to_fields(zip(*columns)))  # noqa: B905 - repeated items do not end
+
+        return make
 
     def __headgate_key__(self) -> "Row":
         """What stands for it as a key: the same for equal rows."""
@@ -274,6 +290,9 @@ class Row:
         return name
 
 
+_Fields: TypeAlias = dict[str, Record]
+
+
 def named_row(names: Sequence[str], values: Sequence[Record]) -> Row:
     """A row with these names in this order."""
     return make_row(list(names), values, RowKind.INSERT)
@@ -293,6 +312,10 @@ def rows_with(names: list[str], values: Sequence[Sequence[Record]]) -> list[Row]
         fields = to_fields(values)
     except ValueError:  # of other lengths
         return [make_row(names, items, RowKind.INSERT) for items in values]
+    return _with_fields(fields)
+
+
+def _with_fields(fields: list[_Fields]) -> list[Row]:
     rows = list(map(_new, repeat(Row, len(fields))))
     deque(map(_set_fields, rows, fields), maxlen=0)  # in one sweep: half the time of a loop
     return rows
@@ -302,6 +325,12 @@ def values_of(row: Row) -> list[Record]:
     """The values by position, to look at."""
     fields = row.__dict__
     return [*fields.values()] if fields else row._list
+
+
+def unnamed_values(rows: Sequence[Row]) -> list[list[Record]] | None:
+    """The values of rows without fields, to look at; None: some have names or another kind."""
+    values = [row._list for row in rows if row._about == _NOTHING_SAID]
+    return values if len(values) == len(rows) else None
 
 
 def names_of(row: Row) -> list[str] | None:
@@ -346,9 +375,6 @@ def are_field_names(names: tuple[str, ...]) -> bool:
     """Whether a row with these names has its values in its ``__dict__``."""
     are_texts = all(isinstance(name, str) for name in names)
     return are_texts and 0 < len(names) == len({*names}) and _ARE_NO_MEMBERS(names)
-
-
-_Fields: TypeAlias = dict[str, Record]
 
 
 @lru_cache(maxsize=1024)

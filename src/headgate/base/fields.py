@@ -25,7 +25,7 @@ class FieldShape:
     """What records of one shape have in common: tuples, dicts with these keys, or instances.
 
     A field is read as ``record[place]`` of a tuple, ``record["name"]`` of a dict, ``record.name``
-    of an instance; none of these runs code of the user's.
+    of an instance, in each of these ways of a row; none of them runs code of the user's.
     """
 
     kind: type
@@ -38,13 +38,14 @@ class FieldShape:
     """The records of columns."""
     written_kind: bytes | None = field(default=None, compare=False)
     """The class as pickle names it, if it is neither tuple nor dict."""
+    is_row: bool = False
 
     def place(self, name: object, is_attribute: bool, count: int) -> int | None:
         """Where records with so many fields have ``record[name]``, or ``record.name``."""
-        if self.kind is tuple:
-            is_there = type(name) is int and not is_attribute and -count <= name < count
-            return name % count if is_there else None  # type: ignore[operator]
-        if is_attribute != (self.kind is not dict) or type(name) is not str:
+        if type(name) is int and (self.kind is tuple or self.is_row):
+            return name % count if not is_attribute and -count <= name < count else None
+        is_way = self.is_row or is_attribute == (self.kind is not dict)
+        if self.kind is tuple or not is_way or type(name) is not str:
             return None
         return self.names.index(name) if name in self.names else None
 
