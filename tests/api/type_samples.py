@@ -61,6 +61,14 @@ def _rows(parts: list[Any]) -> tuple[TypeInformation, st.SearchStrategy[Any]]:
     )
 
 
+@st.composite
+def records_with_fields(draw: st.DrawFn) -> tuple[Any, list[Any]]:
+    """A type of rows or tuples, and records of it, at least one."""
+    parts = draw(st.lists(typed_values(), min_size=1, max_size=3))
+    kind, values = draw(st.sampled_from([_tuples, _rows]))(parts)
+    return kind, draw(st.lists(values, min_size=1, max_size=5))
+
+
 def _no_fields() -> Row:
     row = Row()
     row.set_field_names([])

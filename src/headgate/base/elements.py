@@ -7,12 +7,12 @@ How the records of a bundle become bytes is the stream's serializer; the rest is
 import pickle
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import msgspec
 
 from headgate.base.errors import ElementBroken
-from headgate.base.fields import RecordFields, Same
+from headgate.base.fields import FieldShape, RecordFields, Same
 from headgate.base.moved import NOT_FOUND, loads_moved
 from headgate.base.shapes import ShapeReader, ShapeWriter, written_fields
 
@@ -151,6 +151,22 @@ class Serializer(Protocol):
         """The records; they must not refer to ``data``, which is reused after the call."""
 
 
+class FieldsSerializer(Serializer, Protocol):
+    """Writes records of one shape as they are taken apart, too."""
+
+    def takes_fields(self, shape: FieldShape, count: int) -> bool:
+        """Whether it writes such records."""
+
+    def dumps_fields(self, fields: RecordFields, times: Times) -> ByteLike | None:
+        """``loads`` gives fields then, or fields and times; None: records have to be written."""
+
+
+def takes_fields(serializer: Serializer, shape: FieldShape, count: int) -> bool:
+    """Whether a serializer, which may be one for fields, writes such records."""
+    takes: Callable[[FieldShape, int], bool] | None = getattr(serializer, "takes_fields", None)
+    return takes is not None and takes(shape, count)
+
+
 class PickleSerializer:
     """Any Python object, by pickle protocol 5.
 
@@ -257,6 +273,12 @@ def _encode_bundle(bundle: Bundle, serializer: Serializer) -> tuple[int, ByteLik
                 return tags[1], _write_parts([*parts, times])
             except (OverflowError, UnicodeEncodeError):  # a large number, half a surrogate pair
                 pass
+    elif bundle.fields is not None:
+        fields, writer = bundle.fields, cast("FieldsSerializer", serializer)
+        if takes_fields(serializer, fields.shape, len(fields.places)):
+            data = writer.dumps_fields(fields, times)
+            if data is not None:
+                return (RECORDS if times is None else TIMED_RECORDS), data
     if times is None:
         return RECORDS, serializer.dumps(bundle.records)
     return TIMED_RECORDS, serializer.dumps((bundle.records, times))
@@ -317,12 +339,14 @@ def decode_element(tag: int, body: memoryview, serializer: Serializer) -> Elemen
     """The element behind a prefix; raises ElementBroken if tag and body do not fit."""
     try:
         if tag == RECORDS:
-            return Bundle(_list(serializer.loads(body)))
+            return _bundle(serializer.loads(body))
         if tag == TIMED_RECORDS:
             records, timestamps = serializer.loads(body)
-            if len(_list(records)) != len(_list(timestamps)):
-                raise ValueError(f"{len(records)} records with {len(timestamps)} timestamps")
-            return Bundle(records, timestamps)
+            bundle = _bundle(records)
+            if len(bundle) != len(_list(timestamps)):
+                raise ValueError(f"{len(bundle)} records with {len(timestamps)} timestamps")
+            bundle.timestamps = timestamps
+            return bundle
         if tag in (FIELDS, TIMED_FIELDS):
             return _decode_fields(body, tag == TIMED_FIELDS)
         if tag in (SHAPED, TIMED_SHAPED):
@@ -339,6 +363,13 @@ def decode_element(tag: int, body: memoryview, serializer: Serializer) -> Elemen
             f"an element with tag {tag} and {len(body)} bytes cannot be read: {error_text(error)}"
         ) from error
     raise ElementBroken(f"no element has tag {tag}")
+
+
+def _bundle(records: Any) -> Bundle:
+    """Of what a serializer has read."""
+    if isinstance(records, RecordFields):
+        return Bundle.of_fields(records)
+    return Bundle(_list(records))
 
 
 def _list(records: Any) -> list[Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy
 import pytest
 
 from headgate.base.elements import (
@@ -15,9 +16,12 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.base.errors import UserFunctionFailed
+from headgate.base.fields import TUPLES, FieldShape, RecordFields, Same
+from headgate.base.shapes import field_shape
+from headgate.common import Row, Types
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.outputs import TypedOutput, typed
+from headgate.core.chain.outputs import PassedNone, TypedOutput, typed
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, OutputTypes, ToOperator
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.process import ProcessOperator
@@ -34,6 +38,9 @@ class Text:
 
     def coercer(self) -> Callable[[list[Any]], list[Any]]:
         return lambda records: [self._text(record) for record in records]
+
+    def fields_coercer(self) -> None:
+        return None
 
     def serializer(self) -> Serializer | None:
         return PICKLE
@@ -145,3 +152,77 @@ def test_serializers_are_those_of_the_declared_types() -> None:
     assert types.serializer("side") is PICKLE
     assert types.serializer("other") is None
     assert OutputTypes(Text()).serializer(None) is PICKLE
+
+
+class KeptFields(KeptOutput):
+    """Takes records of one shape apart."""
+
+    def __init__(self, shape: FieldShape) -> None:
+        super().__init__()
+        self.takes_fields = lambda asked, count: asked == shape
+
+
+PERSON = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
+SHAPE = field_shape(Row, ("name", "age"))
+assert SHAPE is not None
+
+
+def test_records_go_on_as_fields_to_an_output_that_takes_them() -> None:
+    kept = KeptFields(SHAPE)
+    output = typed(kept, OutputTypes(PERSON))
+    output.collect(Bundle([Row(name="a", age=1), Row(age=2, name="b")], [5, 6]))
+    output.collect(Bundle([Row("c", 3)]))
+    assert [bundle.fields is not None for bundle in kept.bundles] == [True, True]
+    assert kept.timed == [
+        (Row(name="a", age=1), 5), (Row(name="b", age=2), 6), (Row(name="c", age=3), None)
+    ]  # fmt: skip
+    assert [record.get_field_names() for record in kept.records] == [["name", "age"]] * 3
+
+
+def test_records_go_on_as_records_to_an_output_that_does_not_take_fields() -> None:
+    row, kept = Row(name="a", age=1), KeptOutput()
+    typed(kept, OutputTypes(PERSON)).collect(Bundle([row]))
+    assert kept.bundles[0].fields is None and kept.records[0] is row
+
+
+def test_fields_of_tuples_become_those_of_rows() -> None:
+    kept = KeptFields(SHAPE)
+    output = typed(kept, OutputTypes(PERSON))
+    assert output.takes_fields(TUPLES, 2) and not output.takes_fields(TUPLES, 3)  # type: ignore[attr-defined]
+    output.collect(Bundle.of_fields(RecordFields([["a", "b"], Same(1)], 2)))
+    assert kept.bundles[0].fields is not None
+    assert kept.records == [Row(name="a", age=1), Row(name="b", age=1)]
+
+
+def test_fields_are_taken_only_if_the_next_output_takes_those_of_the_type() -> None:
+    output = typed(KeptFields(TUPLES), OutputTypes(PERSON))
+    assert not output.takes_fields(TUPLES, 2)  # type: ignore[attr-defined]
+    only_sides = typed(KeptFields(TUPLES), OutputTypes(None, (("side", Text()),)))
+    assert only_sides.takes_fields(TUPLES, 2)  # type: ignore[attr-defined]
+    assert not typed(KeptFields(TUPLES), OutputTypes(Text())).takes_fields(TUPLES, 2)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_does_not_fit_is_told_with_its_place_though_fields_are_taken(apart: bool) -> None:
+    kept = KeptFields(SHAPE)
+    output = typed(kept, OutputTypes(PERSON))
+    bundle = Bundle([Row(name="a", age=1), Row(name="b", age="x")])
+    if apart:
+        bundle = Bundle.of_fields(RecordFields([["a", "b"], [1, "x"]], 2, None, SHAPE))
+    with pytest.raises(TypeError, match="field 'age' is 'x'"):
+        output.collect(bundle)
+    assert not kept.bundles
+
+
+def test_numbers_of_numpy_are_coerced_in_fields() -> None:
+    kept = KeptFields(SHAPE)
+    typed(kept, OutputTypes(PERSON)).collect(Bundle([Row(name="a", age=numpy.int64(7))]))
+    assert kept.bundles[0].fields is not None
+    assert [type(record.age) for record in kept.records] == [int]
+
+
+def test_none_passes_inside_a_chain_though_fields_are_taken() -> None:
+    kept, passed = KeptFields(SHAPE), PassedNone()
+    output = typed(kept, OutputTypes(PERSON), None, passed, True)
+    output.collect(Bundle([Row(name="a", age=1), None]))
+    assert kept.records == [Row(name="a", age=1), None] and passed.has_passed

@@ -12,8 +12,17 @@ from contextlib import suppress
 from msgspec import convert, defstruct
 
 from headgate.api.row import Row, RowKind, names_of, rows_with, values_of
-from headgate.api.types.wires import AS_THEY_ARE, Coercer, WireType
+from headgate.api.types.wires import (
+    AS_THEY_ARE,
+    Coercer,
+    FieldsWire,
+    WireType,
+    or_none,
+    taken_apart,
+    where_there,
+)
 from headgate.base.elements import Record
+from headgate.base.fields import FieldShape, Place, RecordFields, Same
 
 
 class Mismatch(Exception):
@@ -102,6 +111,67 @@ def rows_coerced(names: Sequence[str], check: Coercer, keeps: bool, careful: Coe
         return records if fit and keeps else rows_with(own_names, checked)
 
     return coerce
+
+
+class ColumnsCoercer:
+    """Coerces records of a type with fields by columns, and leaves them taken apart.
+
+    Law: it gives the fields of what ``coercer`` gives, or None, and then that one has to be asked.
+    """
+
+    def __init__(self, wire: FieldsWire, columns: Sequence[Coercer]) -> None:
+        self.shape, self.count = wire.shape, len(columns)
+        self._columns = columns
+
+    def takes(self, shape: FieldShape, count: int) -> bool:
+        """Whether records of this shape may fit."""
+        return self._order(shape, count) is not None
+
+    def of_records(self, records: list[Record]) -> RecordFields | None:
+        """They are only looked at."""
+        try:
+            columns = taken_apart(records, self.shape)
+            return None if columns is None else self._coerced(columns, len(records))
+        except Exception:  # the coercer of records tells which one does not fit
+            return None
+
+    def of_fields(self, fields: RecordFields) -> RecordFields | None:
+        """It may take over the lists."""
+        order = self._order(fields.shape, len(fields.places))
+        if order is None:
+            return None
+        try:
+            return self._coerced([fields.places[at] for at in order], fields.count)
+        except Exception:
+            return None
+
+    def _coerced(self, places: Sequence[Place], count: int) -> RecordFields:
+        coerced: list[Place] = [
+            coerce(place) if type(place) is list else Same(coerce([place[0]])[0])
+            for coerce, place in zip(self._columns, places, strict=True)
+        ]
+        return RecordFields(coerced, count, None, self.shape)
+
+    def _order(self, shape: FieldShape, count: int) -> Sequence[int] | None:
+        """The place of each field of the type; None: it has to be found otherwise."""
+        own = self.shape
+        if count != self.count:
+            return None
+        if shape.kind is tuple:  # fits rows as well
+            return range(count)
+        if not own.is_row or not (shape.is_row or shape.kind is dict):
+            return None
+        names = shape.names
+        return list(map(names.index, own.names)) if {*names} == {*own.names} else None
+
+
+def column_coerced(wire: WireType | None, careful: Coercer) -> Coercer:
+    """For a field, which may be None in some of the records; ``careful``: if it is not."""
+    careful = where_there(careful)
+    if wire is None or not wire.checks:
+        return careful
+    finish = None if wire.finish is None else where_there(wire.finish)
+    return all_coerced(wire._replace(type=or_none(wire.type), finish=finish), careful)
 
 
 def bulk_check(wire: WireType | None) -> Coercer | None:

@@ -16,15 +16,18 @@ from typing import Any, ClassVar, Generic
 from headgate.api.row import Row, RowKind, make_row, names_of, rows_with, values_of
 from headgate.api.types.basic_types import BASICS, EXACT, RARE, BasicType, round_floats
 from headgate.api.types.coercion import (
+    ColumnsCoercer,
     Mismatch,
     all_coerced,
     bulk_check,
+    column_coerced,
     each_coerced,
     parts_coerced,
     rows_coerced,
 )
 from headgate.api.types.wires import (
     Coercer,
+    FieldsWire,
     TypedSerializer,
     WireType,
     by_column,
@@ -36,6 +39,8 @@ from headgate.api.types.wires import (
 )
 from headgate.base.elements import Record, Serializer
 from headgate.base.errors import PlanInvalid
+from headgate.base.fields import TUPLES, FieldShape
+from headgate.base.shapes import field_shape
 from headgate.base.state_shapes import MAP, PICKLED, ROW, TUPLE, TypeShape
 from headgate.functions.time import Instant
 from headgate.functions.type_variables import MK, T, V
@@ -81,6 +86,14 @@ class TypeInformation(Generic[T]):
         """What writes coerced records faster than pickle; None: nothing does."""
         wire = self.wire()
         return None if wire is None else TypedSerializer(self)
+
+    def fields_wire(self) -> FieldsWire | None:
+        """The same for records that travel apart; None: they do not."""
+        return None
+
+    def fields_coercer(self) -> ColumnsCoercer | None:
+        """As ``coercer``, for records that travel apart afterwards; None: they do not."""
+        return None
 
     def convert(self, value: Record) -> T:
         """As ``coerced``, but raises Mismatch."""
@@ -306,6 +319,13 @@ class RowTypeInfo(TypeInformation[Row]):
         revive = _row_reviver(self._names, to_lists)
         return WireType(Row, list if is_plain else of_tuples.reads, checks=False, revive=revive)
 
+    def fields_wire(self) -> FieldsWire | None:
+        shape = field_shape(Row, self.field_names)
+        return None if shape is None else _fields_wire(shape, self.field_types)
+
+    def fields_coercer(self) -> ColumnsCoercer | None:
+        return _columns_coercer(self.fields_wire(), self.field_types)
+
     def shape(self) -> TypeShape:
         return TypeShape(ROW, tuple(kind.shape() for kind in self.field_types), self.field_names)
 
@@ -347,6 +367,12 @@ class TupleTypeInfo(TypeInformation[tuple[Any, ...]]):
 
     def wire(self) -> WireType | None:
         return tuple_wire([kind.wire() for kind in self.field_types])
+
+    def fields_wire(self) -> FieldsWire | None:
+        return _fields_wire(TUPLES, self.field_types)
+
+    def fields_coercer(self) -> ColumnsCoercer | None:
+        return _columns_coercer(self.fields_wire(), self.field_types)
 
     def shape(self) -> TypeShape:
         return TypeShape(TUPLE, tuple(kind.shape() for kind in self.field_types))
@@ -530,6 +556,27 @@ def _tell_place(place: str, kind: TypeInformation, item: Record) -> None:
 
 def _count(fields: Sequence[Record] | Row) -> str:
     return "1 field" if len(fields) == 1 else f"{len(fields)} fields"
+
+
+def _fields_wire(shape: FieldShape, types: Sequence[TypeInformation]) -> FieldsWire | None:
+    wires = [kind.wire() for kind in types]
+    places = tuple(wire for wire in wires if wire is not None)
+    if not places or len(places) < len(types):
+        return None
+    is_plain = all(
+        isinstance(kind, BasicTypeInfo) and wire.is_plain
+        for kind, wire in zip(types, places, strict=True)
+    )
+    return FieldsWire(shape, places, is_plain)
+
+
+def _columns_coercer(
+    wire: FieldsWire | None, types: Sequence[TypeInformation]
+) -> ColumnsCoercer | None:
+    if wire is None:
+        return None
+    columns = [column_coerced(kind.wire(), kind.coercer()) for kind in types]
+    return ColumnsCoercer(wire, columns)
 
 
 def _column_check(types: Sequence[TypeInformation]) -> Coercer:

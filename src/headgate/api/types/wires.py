@@ -11,12 +11,14 @@ import datetime
 import pickle
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final, NamedTuple, Optional, TypeAlias
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional, TypeAlias
 
 from msgspec.msgpack import Decoder, Encoder
 
-from headgate.api.row import Row, RowKind, values_of
-from headgate.base.elements import Record
+from headgate.api.row import Row, RowKind, unnamed_values, values_of
+from headgate.base.elements import Record, Times
+from headgate.base.fields import FieldShape, Place, RecordFields, Same
 from headgate.base.moved import loads
 
 if TYPE_CHECKING:
@@ -44,6 +46,16 @@ class WireType(NamedTuple):
     """What is left to do after the check: FLOAT loses bits."""
     revive: Coercer | None = None
     """What is left to do after reading: lists become rows."""
+
+
+class FieldsWire(NamedTuple):
+    """How msgspec sees the records of a type that travel apart."""
+
+    shape: FieldShape
+    places: tuple[WireType, ...]
+    """One for each field."""
+    is_plain: bool
+    """What is read is of plain kinds, see ``RecordFields.are_plain``."""
 
 
 AS_THEY_ARE: Final = (datetime.date, datetime.datetime, datetime.time, Decimal, bytes)
@@ -162,16 +174,23 @@ def _same(values: list[Record]) -> list[Record]:
     return values
 
 
+def _list_or_none(kind: object) -> object:
+    return or_none(list[kind])  # type: ignore[valid-type]
+
+
 def _itself(kind: object) -> object:
     return kind
 
 
-PLAIN, TIMED, PICKLED = b"\x00", b"\x01", b"\x02"
+PLAIN, TIMED, PICKLED, FIELDS, TIMED_FIELDS = (bytes([number]) for number in range(5))
 """How a body is to be read: its first byte."""
 
 
 class TypedSerializer:
-    """Of the records of one type. It has no state and travels as the type that it is for."""
+    """Of the records of one type. It has no state and travels as the type that it is for.
+
+    Rows, and other records that come taken apart, are written as their fields and read as such.
+    """
 
     def __init__(self, kind: "TypeInformation") -> None:
         wire = kind.wire()
@@ -184,9 +203,46 @@ class TypedSerializer:
         self._timed: Decoder[tuple[list[Record], list[int | None]]] = Decoder(
             tuple[records, list[Optional[int]]]  # noqa: UP045
         )
+        self._fields = fields = kind.fields_wire()
+        if fields is not None:
+            reads = [or_none(place.reads) for place in fields.places]
+            lists, same = tuple[tuple(map(_list_or_none, reads))], tuple[tuple(reads)]  # type: ignore[misc]
+            self._of_fields: Decoder[tuple[Any, Any]] = Decoder(tuple[lists, same])  # type: ignore[valid-type]
+            self._of_timed_fields: Decoder[tuple[Any, Any, list[int | None]]] = Decoder(
+                tuple[lists, same, list[Optional[int]]]  # type: ignore[valid-type]  # noqa: UP045
+            )
+            self._revivers = [
+                None if place.revive is None else where_there(place.revive)
+                for place in fields.places
+            ]
+
+    def takes_fields(self, shape: FieldShape, count: int) -> bool:
+        """Whether it writes records of this shape as they are taken apart."""
+        own = self._fields
+        return own is not None and shape == own.shape and count == len(own.places)
+
+    def dumps_fields(self, fields: RecordFields, times: Times) -> bytes | None:
+        """None: MessagePack does not have all that they hold."""
+        lists = [place if type(place) is list else None for place in fields.places]
+        same = [None if type(place) is list else place[0] for place in fields.places]
+        try:
+            if times is None:
+                return FIELDS + _ENCODER.encode((lists, same))
+            return TIMED_FIELDS + _ENCODER.encode((lists, same, times))
+        except (TypeError, ValueError, OverflowError, AttributeError):
+            return None
 
     def dumps(self, records: Sequence[Record]) -> bytes:
         """A bundle's records, or (as a tuple) its records and timestamps."""
+        rows, times = records if type(records) is tuple else (records, None)
+        own = self._fields
+        if own is not None and own.shape.is_row:
+            columns = taken_apart(rows, own.shape)
+            if columns is not None:
+                fields = RecordFields(columns, len(rows), None, own.shape)
+                data = self.dumps_fields(fields, times)
+                if data is not None:
+                    return data
         try:
             if type(records) is tuple:
                 return TIMED + _ENCODER.encode((_values(records[0]), records[1]))
@@ -203,9 +259,27 @@ class TypedSerializer:
             if how == TIMED:
                 records, times = self._timed.decode(body)
                 return records if revive is None else _revived(records, revive), times
+            if how == FIELDS and self._fields is not None:
+                return self._read(self._fields, *self._of_fields.decode(body))
+            if how == TIMED_FIELDS and self._fields is not None:
+                lists, same, times = self._of_timed_fields.decode(body)
+                return self._read(self._fields, lists, same), times
             if how == PICKLED:
                 return loads(body)
         raise ValueError(f"a body begins with {how!r}")
+
+    def _read(
+        self, wire: FieldsWire, lists: Sequence[list[Record] | None], same: Sequence[Record]
+    ) -> RecordFields:
+        counts = {len(items) for items in lists if items is not None}
+        if len(counts) != 1:
+            raise ValueError(f"{len(lists)} fields with lists of {sorted(counts)} items")
+        places: list[Place] = []
+        for items, value, revive in zip(lists, same, self._revivers, strict=True):
+            found = [value] if items is None else items
+            found = found if revive is None else revive(found)
+            places.append(Same(found[0]) if items is None else found)
+        return RecordFields(places, counts.pop(), wire.is_plain or None, wire.shape)
 
     def __reduce__(self) -> "tuple[type[TypedSerializer], tuple[TypeInformation]]":
         return TypedSerializer, (self.kind,)
@@ -216,6 +290,27 @@ def _revived(records: list[Record], revive: Coercer) -> list[Record]:
         return revive(records)
     except TypeError:  # None is among them, or they are broken
         return where_there(revive)(records)
+
+
+def taken_apart(records: Sequence[Record], shape: FieldShape) -> list[Place] | None:
+    """A list for each field of records that all have this shape, or rows in another order."""
+    if {*map(type, records)} != {shape.kind}:
+        return None
+    if not shape.is_row:
+        return [list(column) for column in zip(*records, strict=True)]
+    fields = list(map(_FIELDS_OF, records))
+    counts = {*map(len, fields)}
+    if counts == {0}:
+        values = unnamed_values(records)
+        if values is None or {*map(len, values)} != {len(shape.names)}:
+            return None
+        return [list(column) for column in zip(*values, strict=True)]
+    if counts != {len(shape.names)}:
+        return None
+    try:
+        return [list(map(itemgetter(name), fields)) for name in shape.names]
+    except KeyError:
+        return None
 
 
 def _values(records: Sequence[Record]) -> Sequence[Record]:
@@ -231,4 +326,5 @@ def _row_values(row: Record) -> list[Record]:
     return values_of(row)
 
 
+_FIELDS_OF: Final = attrgetter("__dict__")
 _ENCODER: Final = Encoder(enc_hook=_row_values)

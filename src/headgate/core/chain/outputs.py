@@ -409,6 +409,9 @@ class TypedOutput:
         self._inner = inner
         self._streak = streak
         self._coerce = _main_coercer(types, passed, is_inside)
+        self._fields = None
+        if types.main is not None and not types.is_kept:
+            self._fields = types.main.fields_coercer()
         self._side_coercers = {tag: declared.coercer() for tag, declared in types.sides}
 
     @property
@@ -419,10 +422,31 @@ class TypedOutput:
     def watermark_ms(self, watermark_ms: int) -> None:
         self._inner.watermark_ms = watermark_ms
 
+    def takes_fields(self, shape: FieldShape, count: int) -> bool:
+        """Whether records of this shape may fit the type, and stay apart."""
+        coercer = self._fields
+        if coercer is None or not coercer.takes(shape, count):
+            return self._coerce is None and takes_fields(self._inner, shape, count)
+        return takes_fields(self._inner, coercer.shape, coercer.count)
+
     def collect(self, bundle: Bundle) -> None:
         if self._coerce is not None:
-            bundle = self._coerced(bundle, self._coerce)
+            bundle = self._apart(bundle) or self._coerced(bundle, self._coerce)
         self._inner.collect(bundle)
+
+    def _apart(self, bundle: Bundle) -> Bundle | None:
+        """The coerced records as fields; None: nobody takes these, or not all records fit."""
+        coercer = self._fields
+        if coercer is None or not takes_fields(self._inner, coercer.shape, coercer.count):
+            return None
+        fields = bundle.fields
+        coerce = coercer.of_records
+        coerced = coerce(bundle.records) if fields is None else coercer.of_fields(fields)
+        if coerced is None:
+            return None
+        if self._streak is not None:
+            self._streak.passed()
+        return Bundle.of_fields(coerced, bundle.timestamps)
 
     def collect_side(self, tag: str, bundle: Bundle) -> None:
         coerce = self._side_coercers.get(tag)

@@ -8,6 +8,7 @@ from headgate.base.elements import (
     Record,
     Serializer,
 )
+from headgate.base.fields import FieldShape, RecordFields
 from headgate.core.chain.operator import Operator
 from headgate.core.egress.router import Router
 from headgate.core.inlining.definitions import Definition
@@ -17,11 +18,34 @@ Selector: TypeAlias = Callable[[Record], "list[str]"]
 """A user's function that names the outputs for a record (split and select)."""
 
 
+class FieldsCoercer(Protocol):
+    """Coerces records and takes them apart, or coerces those that came so.
+
+    None: ``DeclaredType.coercer`` has to, as it can do more, and says what does not fit.
+    """
+
+    shape: FieldShape
+    count: int
+    """What it makes."""
+
+    def takes(self, shape: FieldShape, count: int) -> bool:
+        """Whether records of this shape may fit."""
+
+    def of_records(self, records: list[Record]) -> RecordFields | None:
+        """They are only looked at."""
+
+    def of_fields(self, fields: RecordFields) -> RecordFields | None:
+        """It takes over the lists."""
+
+
 class DeclaredType(Protocol):
     """What a program has said about records."""
 
     def coercer(self) -> Callable[[list[Record]], list[Record]]:
         """From the records of a bundle to what the type makes of them; raises TypeError."""
+
+    def fields_coercer(self) -> FieldsCoercer | None:
+        """The same for records that go on as fields; None: the type has none."""
 
     def serializer(self) -> Serializer | None:
         """What writes such records to other tasks; None: pickle."""

@@ -21,6 +21,7 @@ from headgate.base.elements import (
     Serializer,
     Watermark,
     encode_element,
+    takes_fields,
 )
 from headgate.base.errors import FlushFailed, SettingsInvalid
 from headgate.base.events import CheckpointBarrier, Event
@@ -158,8 +159,10 @@ class RecordWriter:
 
     def takes_fields(self, shape: FieldShape, count: int) -> bool:
         """Whether records with so many fields travel apart; otherwise they are made here."""
-        router = self._router
-        if type(self._serializer) is not PickleSerializer or self._put_together >= PUT_TOGETHER:
+        router, serializer = self._router, self._serializer
+        if type(serializer) is not PickleSerializer and not takes_fields(serializer, shape, count):
+            return False
+        if self._put_together >= PUT_TOGETHER:
             return False
         return isinstance(router, KeyGroupPartitioner) and router.takes_fields(shape, count)
 
