@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
 from itertools import repeat
+from operator import attrgetter
 from sys import getrefcount
 from typing import Any, Final, TypeAlias
 
@@ -399,6 +400,9 @@ def _shared(names: tuple[str, ...]) -> list[str]:
     """The same list for the same names: to look at."""
     return list(names)
 
+
+FIELDS_OF: Final = attrgetter("__dict__")
+"""The fields of a row, to look at; none: its values are no fields."""
 
 _new: Final = Row.__new__
 # The slots themselves: half the time of object.__setattr__, and rows are made by the million.

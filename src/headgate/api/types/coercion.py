@@ -8,10 +8,11 @@ alone. Law: both ways give equal values of the same types, or the second raises 
 import reprlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from operator import itemgetter
 
 from msgspec import convert, defstruct
 
-from headgate.api.row import Row, RowKind, names_of, rows_with, values_of
+from headgate.api.row import FIELDS_OF, Row, rows_with, unnamed_values
 from headgate.api.types.wires import (
     AS_THEY_ARE,
     Coercer,
@@ -95,20 +96,15 @@ def parts_coerced(kinds: set[type], check: Coercer, careful: Coercer) -> Coercer
     return coerce
 
 
-def rows_coerced(names: Sequence[str], check: Coercer, keeps: bool, careful: Coercer) -> Coercer:
-    """Rows out of rows, tuples, lists or dicts; ``check`` takes their values.
-
-    ``keeps``: a row with the right names that passes the check is the result itself.
-    """
+def rows_coerced(names: Sequence[str], check: Coercer, careful: Coercer) -> Coercer:
+    """Rows out of rows, tuples, lists or dicts; ``check`` takes their values."""
     own_names = list(names)
 
     def coerce(records: list[Record]) -> list[Record]:
         try:
-            values, fit = _values_of(records, own_names)
-            checked = check(values)
+            return rows_with(own_names, check(_values_of(records, own_names)))
         except Exception:
             return careful(records)
-        return records if fit and keeps else rows_with(own_names, checked)
 
     return coerce
 
@@ -122,6 +118,33 @@ class ColumnsCoercer:
     def __init__(self, wire: FieldsWire, columns: Sequence[Coercer]) -> None:
         self.shape, self.count = wire.shape, len(columns)
         self._columns = columns
+        self._kept = [
+            place._replace(type=or_none(place.type)) if place.keeps else None
+            for place in wire.places
+        ]
+        """Those fields in which a value that passes the check is the result itself."""
+
+    def keeping(self, careful: Coercer) -> Coercer:
+        """Lets rows that are as declared pass as they are; ``careful`` coerces all others."""
+        checks = [None if wire is None else bulk_check(wire) for wire in self._kept]
+        names = self.shape.names
+        if not self.shape.is_row or None in checks:
+            return careful
+
+        def coerce(records: list[Record]) -> list[Record]:
+            if {*map(type, records)} != {Row}:
+                return careful(records)
+            fields = list(map(FIELDS_OF, records))
+            if {*map(tuple, fields)} != {names}:
+                return careful(records)
+            try:
+                for name, check in zip(names, checks, strict=True):
+                    check(list(map(itemgetter(name), fields)))  # type: ignore[misc]
+            except Exception:
+                return careful(records)
+            return records
+
+        return coerce
 
     def takes(self, shape: FieldShape, count: int) -> bool:
         """Whether records of this shape may fit."""
@@ -189,30 +212,22 @@ def bulk_check(wire: WireType | None) -> Coercer | None:
     return check
 
 
-def _values_of(records: list[Record], names: list[str]) -> tuple[list[Record], bool]:
-    """The values by position, and whether the records are rows with these names already.
-
-    Raises TypeError if the records are not all of one kind.
-    """
+def _values_of(records: list[Record], names: list[str]) -> list[Record]:
+    """The values by position; raises TypeError if the records are not all of one kind."""
     kinds = set(map(type, records))
     if kinds <= {tuple, list}:
-        return records, False
-    fit = False
-    if kinds == {Row}:
-        fit = names_of(records[0]) is not None
-        wanted = names if fit else None
-        values = [
-            values_of(row)
-            for row in records
-            if names_of(row) == wanted and row.get_row_kind() is RowKind.INSERT
-        ]
-    else:
-        values = [
-            [record.get(name) for name in names] for record in records if type(record) is dict
-        ]
-    if len(values) < len(records):
+        return records
+    if kinds == {dict}:
+        return [[record.get(name) for name in names] for record in records]
+    if kinds != {Row}:
         raise TypeError
-    return values, fit
+    fields = list(map(FIELDS_OF, records))
+    values = unnamed_values(records)
+    if values is None and {*map(len, fields)} == {len(names)}:  # perhaps in another order
+        values = [[row[name] for name in names] for row in fields]
+    if values is None:
+        raise TypeError
+    return values
 
 
 def _a(noun: str) -> str:

@@ -304,10 +304,11 @@ class RowTypeInfo(TypeInformation[Row]):
         return make_row(self._names, values, kind)
 
     def coercer(self) -> Coercer:
-        fields = [kind.wire() for kind in self.field_types]
-        keeps = all(field is not None and field.keeps for field in fields)
-        check = bulk_check(tuple_wire(fields)) or _column_check(self.field_types)
-        return rows_coerced(self.field_names, check, keeps, each_coerced(self.coerced))
+        of_tuples = tuple_wire([kind.wire() for kind in self.field_types])
+        check = bulk_check(of_tuples) or _column_check(self.field_types)
+        coerce = rows_coerced(self.field_names, check, each_coerced(self.coerced))
+        columns = self.fields_coercer()
+        return coerce if columns is None else columns.keeping(coerce)
 
     def wire(self) -> WireType | None:
         fields = [kind.wire() for kind in self.field_types]

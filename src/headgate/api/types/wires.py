@@ -11,12 +11,12 @@ import datetime
 import pickle
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional, TypeAlias
 
 from msgspec.msgpack import Decoder, Encoder
 
-from headgate.api.row import Row, RowKind, unnamed_values, values_of
+from headgate.api.row import FIELDS_OF, Row, RowKind, unnamed_values, values_of
 from headgate.base.elements import Record, Times
 from headgate.base.fields import FieldShape, Place, RecordFields, Same
 from headgate.base.moved import loads
@@ -298,7 +298,7 @@ def taken_apart(records: Sequence[Record], shape: FieldShape) -> list[Place] | N
         return None
     if not shape.is_row:
         return [list(column) for column in zip(*records, strict=True)]
-    fields = list(map(_FIELDS_OF, records))
+    fields = list(map(FIELDS_OF, records))
     counts = {*map(len, fields)}
     if counts == {0}:
         values = unnamed_values(records)
@@ -326,5 +326,4 @@ def _row_values(row: Record) -> list[Record]:
     return values_of(row)
 
 
-_FIELDS_OF: Final = attrgetter("__dict__")
 _ENCODER: Final = Encoder(enc_hook=_row_values)
