@@ -182,3 +182,26 @@ def test_row_is_owned_without_sharing_what_can_be_changed() -> None:
     twin["c"]["k"].x.append(2)
     twin["a"] = 5
     assert row.b == [2] and row.a == 1 and inner.x == [1]
+
+
+def test_a_field_may_be_called_like_a_method() -> None:
+    row = Row(as_dict=1, b=2)
+    assert (row["as_dict"], row.b, row.as_dict()) == (1, 2, {"as_dict": 1, "b": 2})
+    assert named_row(["as_dict", "b"], [1, 2]) == row == rows_of(["as_dict", "b"], [[1], [2]])[0]
+
+
+def test_fields_are_not_deleted() -> None:
+    row = Row(a=1)
+    with pytest.raises(AttributeError, match="without the field"):
+        del row.a
+    assert row == Row(a=1)
+
+
+def test_a_list_of_values_asked_for_stays_that_of_the_row() -> None:
+    row = Row(a=1, b=2)
+    row._values[0] = 5
+    assert (row.a, row["a"], row[0], list(row)) == (5, 5, 5, [5, 2])
+    assert row == Row(a=5, b=2) and hash(row) == hash(Row(b=2, a=5))
+    own_list = Row(a=1).get_fields_by_names(["a"])
+    own_list[0] = 7
+    assert Row(a=1)[0] == 1

@@ -180,9 +180,10 @@ class Row:
         return len(self) == len(names) and self.as_dict() == other.as_dict()
 
     def __hash__(self) -> int:
-        if self.__dict__ or self._about[0] is not None:
-            return frozenset(self).__hash__()  # equal rows may differ in the order of names
-        return tuple(self._list).__hash__()
+        values = self.__dict__.values() or self._list
+        if self.__dict__ or self._about[0] is not None:  # equal rows may differ in order
+            return frozenset(values).__hash__()
+        return tuple(values).__hash__()
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = self.__dict__
