@@ -223,3 +223,19 @@ def test_an_error_shortens_large_values_and_survives_broken_ones() -> None:
     assert len(str(caught.value)) < 400
     with pytest.raises(TypeError, match="Broken"):
         Types.INT().coerced(Broken())
+
+
+def test_rows_in_another_order_get_that_of_their_type() -> None:
+    turned = Row(age=36, name="Ada")
+    for records in ([turned], [Row(name="Bea", age=1), turned]):
+        found = PERSON.coercer()(records)
+        assert [row.get_field_names() for row in found] == [["name", "age"]] * len(records)
+        assert (found[-1][0], found[-1]) == ("Ada", turned)
+    assert turned.get_field_names() == ["age", "name"]
+
+
+def test_rows_that_fit_are_not_made_again() -> None:
+    records = [Row(name="Ada", age=36), Row(name=None, age=None)]
+    assert PERSON.coercer()(records) is records
+    numbers = Types.ROW_NAMED(["a"], [Types.DOUBLE()])
+    assert [type(row.a) for row in numbers.coercer()([Row(a=1), Row(a=2.5)])] == [float, float]

@@ -151,3 +151,18 @@ def test_a_row_of_another_kind_or_none_is_left_to_the_coercer() -> None:
     fields = coercer.of_records([Row("a", 1), Row("b", 2)])
     assert fields is not None and fields.records() == [Row(name="a", age=1), Row(name="b", age=2)]
     assert values_of(good) == ["a", 1]
+
+
+def test_a_row_with_more_fields_is_left_to_the_coercer() -> None:
+    more = Row(name="a", age=1, city="b")
+    assert coercer_of(PERSON).of_records([more]) is None
+    assert coercer_of(PERSON).of_records([Row(name="a", years=1)]) is None
+    with pytest.raises(TypeError, match="3 fields"):
+        PERSON.coercer()([more])
+
+
+def test_fields_in_another_order_are_those_of_their_names() -> None:
+    shape = field_shape(dict, ("age", "name"))
+    assert shape is not None
+    found = coercer_of(PERSON).of_fields(RecordFields([[1], ["a"]], 1, None, shape))
+    assert found is not None and found.records() == [Row(name="a", age=1)]
