@@ -204,8 +204,8 @@ OPERATORS = (
     Mutant(
         "item-of-another-place",
         "base/fields.py",
-        "            return name % count if is_there else None",
-        "            return abs(name) % count if is_there else None",
+        "            return name % count if not is_attribute",
+        "            return abs(name) % count if not is_attribute",
         "a function that reads the last item gets the second",
         "tests/core/operators/test_apart.py tests/core/inlining/test_any_function.py",
     ),
