@@ -128,6 +128,14 @@ OPERATORS = (
         "tests/core/operators/test_failing_records.py",
     ),
     Mutant(
+        "row-without-the-names-of-a-dict",
+        "core/inlining/made_records.py",
+        "len(names) < len(call.keywords)",
+        "len(names) > len(call.keywords)",
+        "Row(user=user, **more) is taken apart without what the dict has",
+        "tests/core/inlining/test_made_records.py",
+    ),
+    Mutant(
         "inlined-yield-without-pieces",
         "core/inlining/emissions.py",
         "        if looped:  # a function may yield more than memory holds\n",

@@ -86,13 +86,13 @@ def written_fields(fields: RecordFields) -> list[Any] | None:
     return _written(shape.written_kind, (), shape.names, fields.columns())
 
 
-def _is_row(kind: type) -> bool:
+def is_row(kind: type) -> bool:
     """Whether instances with a filled ``__dict__`` are what that holds, and nothing more."""
     return "__headgate_maker__" in vars(kind)
 
 
 def _written_class(kind: type) -> tuple[InstanceLayout, bytes] | None:
-    layout = InstanceLayout(kind, (), True, False, ()) if _is_row(kind) else layout_of(kind)
+    layout = InstanceLayout(kind, (), True, False, ()) if is_row(kind) else layout_of(kind)
     if layout is None or layout.has_dict == bool(layout.slots):
         return None
     name = _written_kind(kind)
@@ -188,7 +188,7 @@ class ShapeReader:
                 self._shapes.clear()
             kind = dict if name is None else _class(self._loads(name))
             shape = field_shape(kind, key[1], name)
-            if shape is None and _is_row(kind):
+            if shape is None and is_row(kind):
                 raise ValueError(f"{names} are no fields of a {kind.__qualname__}")
             shape = shape or _maker_by_state(kind, names)
             self._shapes[key] = shape
@@ -230,7 +230,7 @@ def field_shape(
     """
     items = [f"item_{number}" for number in range(len(names))]
     target = f"for {', '.join(items)}, in zip(*columns)"
-    if _is_row(kind):
+    if is_row(kind):
         make = kind.__headgate_maker__(names)
         written_kind = written_kind or _written_kind(kind)
         return None if make is None else FieldShape(kind, names, make, written_kind, is_row=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headgate.api.row import Row
 from headgate.base.elements import Bundle
 from headgate.core.inlining.made_records import RecordMakers, assigning_class
 from headgate.core.operators.basic import MapOperator
@@ -165,8 +166,8 @@ def expression(source: str) -> ast.expr:
 
 
 def function() -> FunctionType:
-    names = {"Visit": Visit, "Slotted": Slotted, "Named": Named, "Swapped": Swapped}
-    return FunctionType((lambda: None).__code__, names)
+    kinds = (Visit, Slotted, Named, Swapped, Row)
+    return FunctionType((lambda: None).__code__, {kind.__name__: kind for kind in kinds})
 
 
 @pytest.mark.parametrize(
@@ -179,6 +180,7 @@ def function() -> FunctionType:
         ("Visit(ms=x, user=y)", ("user", "ms"), {1: "x", 0: "y"}, "Visit(a, b)"),
         ("Named(ms=x, user=y)", ("user", "ms"), {1: "x", 0: "y"}, "Named(user=a, ms=b)"),
         ("Swapped(x, user=y)", ("name", "ms"), {1: "x", 0: "y"}, "Swapped(b, a)"),
+        ("Row(user=x, n=y)", ("user", "n"), {0: "x", 1: "y"}, "Row(user=a, n=b)"),
     ],
 )
 def test_items_come_in_the_order_in_which_they_are_evaluated(
@@ -198,7 +200,15 @@ def test_items_come_in_the_order_in_which_they_are_evaluated(
         *("x", "[x]", "()", "(1, *x)", str(tuple(range(9))), "{}", "{'a': 1, **x}", "{x: 1}"),
         *("{'a': 1, 'a': 2}", "{1: 2}", "{None: 1}", "Visit()", "Visit(*x)", "Visit(**x)"),
         *("Visit(1, 2, 3)", "Visit(1, user=2)", "Visit(1, other=2)", "Other(1)", "a.Visit(1)"),
-        *("Named(1)", "len(x)"),
+        *(
+            "Named(1)",
+            "len(x)",
+            "Row()",
+            "Row(x)",
+            "Row(x, n=1)",
+            "Row(n=1, **x)",
+            "Row(as_dict=1)",
+        ),
     ],
 )
 def test_other_expressions_make_nothing_that_is_known(source: str) -> None:
@@ -229,6 +239,11 @@ def as_visit(row: tuple[str, int]) -> Visit:
     return Visit(row[0], row[1])
 
 
+def as_row(row: tuple[str, int]) -> Row:
+    KEPT.append(row[1])
+    return Row(user=row[0], seen=KEPT)
+
+
 def as_listing(row: tuple[str, int]) -> dict[str, Any]:
     KEPT.append(row[1])
     return {"user": row[0], "seen": KEPT}
@@ -253,6 +268,14 @@ def run(operator: MapOperator, output: KeptOutput) -> None:
     ("call", "expected"),
     [
         (as_visit, [Visit("ann", 1), Visit("bob", 2), Visit("ann", 3)]),
+        (
+            as_row,
+            [
+                Row(user="ann", seen=[1]),
+                Row(user="bob", seen=[1, 2]),
+                Row(user="ann", seen=[1, 2, 3]),
+            ],
+        ),
         (
             as_listing,
             [

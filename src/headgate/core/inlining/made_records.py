@@ -15,7 +15,7 @@ from typing import Final
 
 from headgate.base.fields import PLAIN_KINDS, TUPLES, FieldShape
 from headgate.base.layouts import layout_of
-from headgate.base.shapes import field_shape
+from headgate.base.shapes import field_shape, is_row
 
 MOST_ITEMS: Final = 8
 """Tuples with more items are looked at by a call."""
@@ -98,7 +98,9 @@ class RecordMakers:
                 return None if shape is None else MadeRecord(shape, dict(enumerate(values)))
             case ast.Call(func=ast.Name(id=name)):
                 found = self._class(name)
-                return None if found is None else _instance(value, found)
+                if found is None:
+                    return None
+                return _row(value, found.kind) if found.shape.is_row else _instance(value, found)
             case _:
                 return None
 
@@ -118,6 +120,8 @@ def assigning_class(kind: object) -> AssigningClass | None:
     init = vars(kind).get("__init__")
     if not isinstance(init, FunctionType):
         return None
+    if is_row(kind):  # each call says the names
+        return AssigningClass(kind, init, FieldShape(kind, is_row=True), (), (), {})
     attributes = _assigned(init.__code__)
     if not attributes or len(attributes) > MOST_FIELDS:
         return None
@@ -158,6 +162,18 @@ def _instance(call: ast.Call, found: AssigningClass) -> MadeRecord | None:
         tuple(places[name] for name in positional),
         {name: places[name] for name in found.order if name not in positional},
     )
+
+
+def _row(call: ast.Call, kind: type) -> MadeRecord | None:
+    """A row that is made by keywords which become its fields."""
+    names = [keyword.arg for keyword in call.keywords if keyword.arg is not None]
+    if call.args or len(names) < len(call.keywords) or not 0 < len(names) <= MOST_FIELDS:
+        return None
+    shape = field_shape(kind, tuple(names))
+    if shape is None:  # a name is that of a method
+        return None
+    items = {place: keyword.value for place, keyword in enumerate(call.keywords)}
+    return MadeRecord(shape, items, call.func, (), {name: at for at, name in enumerate(names)})
 
 
 def _assigned(code: CodeType) -> dict[str, str] | None:
