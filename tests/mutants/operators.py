@@ -136,6 +136,14 @@ OPERATORS = (
         "tests/core/inlining/test_made_records.py",
     ),
     Mutant(
+        "kept-record-is-sent",
+        "core/inlining/emissions.py",
+        "        if made.shape.kind is tuple:\n            keeping",
+        "        if True:\n            keeping",
+        "the dict that a reduce function keeps for its key is the one that it has sent",
+        "tests/core/operators/test_reduce.py",
+    ),
+    Mutant(
         "inlined-yield-without-pieces",
         "core/inlining/emissions.py",
         "        if looped:  # a function may yield more than memory holds\n",

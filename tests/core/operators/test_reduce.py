@@ -5,6 +5,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,6 +96,52 @@ def test_what_was_sent_never_changes_though_the_function_changes_its_argument(
     lists = [list(record) for record in records]
     output = run(ReduceOperator(grow, first, False), cut(copy.deepcopy(lists), sizes))
     assert output.records == running(lists, grow, first)
+
+
+@dataclass
+class Tally:
+    key: str
+    n: int
+    last: Any = None
+
+
+def add_dicts(first: Any, second: Any) -> Any:
+    if second["n"] % 3 == 0:  # in place: what was sent before must not be what is kept
+        first["n"] += 100
+        return first
+    return {"key": first["key"], "n": first["n"] + second["n"], "last": [second["n"]]}
+
+
+def add_rows(first: Any, second: Any) -> Any:
+    if second.n % 3 == 0:
+        first["n"] += 100
+        return first
+    return Row(key=first.key, n=first.n + second.n, last=second.n)
+
+
+def add_tallies(first: Any, second: Any) -> Any:
+    if second.n % 3 == 0:
+        first.n += 100
+        return first
+    return Tally(first.key, first.n + second.n, second.n)
+
+
+@pytest.mark.parametrize(
+    ("function", "make"),
+    [
+        (add_dicts, lambda key, n: {"key": key, "n": n}),
+        (add_rows, lambda key, n: Row(key=key, n=n)),
+        (add_tallies, Tally),
+    ],
+)
+@given(records=pairs, sizes=cuts)
+def test_a_record_that_is_made_is_kept_apart_from_the_one_that_is_sent(
+    function: Any, make: Any, records: list[Any], sizes: list[int]
+) -> None:
+    made = [make(*record) for record in records]
+    key_of: Any = (lambda record: record["key"]) if function is add_dicts else attrgetter("key")
+    output = run(ReduceOperator(function, key_of, False), cut(copy.deepcopy(made), sizes))
+    assert output.records == running(made, function, key_of)
 
 
 def test_results_that_turn_mutable_after_the_first_record_of_a_key_are_copied_too() -> None:

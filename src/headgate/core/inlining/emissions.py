@@ -96,7 +96,7 @@ class Sending:
             statements += statements_of(f"{names[place]} = _hg_VALUE", VALUE=item)
             if not _is_immutable(item):
                 kinds[names[place]] = self._new_kind()
-        statements += statements_of(self._keeping, VALUE=made.made_of(names))
+        statements += self._making(made, names)
         if not kinds:
             return [*statements, *statements_of("_hg_send(_hg_value)")]
         test = " and ".join(f"_hg_type({name}) is {kind}" for name, kind in kinds.items())
@@ -111,7 +111,9 @@ class Sending:
             ),
         ]
 
-    _keeping = "_hg_value = _hg_VALUE"
+    def _making(self, made: MadeRecord, names: Mapping[int, str]) -> list[ast.stmt]:
+        """Make ``_hg_value`` of these variables, by place."""
+        return statements_of("_hg_value = _hg_VALUE", VALUE=made.made_of(names))
 
     def _new_kind(self) -> str:
         self.kinds.append(f"_hg_kind{len(self.kinds)}")
@@ -192,8 +194,8 @@ class Folding(Sending):
     """Results are kept for their key before they are sent."""
 
     def _sent(self, value: ast.expr) -> list[ast.stmt]:
-        if self._by_value and isinstance(value, ast.Tuple) and self._makers.made(value):
-            return super()._sent(value)  # it is kept and sent, and nobody can change it
+        if self._by_value and self._makers.made(value) is not None:
+            return super()._sent(value)
         kept = statements_of(
             "_hg_result = _hg_VALUE\n"
             "_hg_values[_hg_key] = _hg_none if _hg_result is None else _hg_result",
@@ -201,7 +203,13 @@ class Folding(Sending):
         )
         return [*kept, *super()._sent(ast.Name("_hg_result", ast.Load()))]
 
-    _keeping = "_hg_values[_hg_key] = _hg_value = _hg_VALUE"
+    def _making(self, made: MadeRecord, names: Mapping[int, str]) -> list[ast.stmt]:
+        """A tuple is kept and sent; of what can be changed one is kept, and another one is sent."""
+        if made.shape.kind is tuple:
+            keeping = "_hg_values[_hg_key] = _hg_value = _hg_VALUE"
+            return statements_of(keeping, VALUE=made.made_of(names))
+        kept = statements_of("_hg_values[_hg_key] = _hg_VALUE", VALUE=made.made_of(names))
+        return [*kept, *super()._making(made, names)]
 
 
 class Parting(Sending):
