@@ -18,6 +18,7 @@ from headgate import (
     CoMapFunction,
     Configuration,
     KeyedProcessFunction,
+    MapStateDescriptor,
     ProcessFunction,
     RuntimeExecutionMode,
     SourceFunction,
@@ -367,3 +368,24 @@ def test_the_end_of_an_input_fires_windows_beside_one_that_is_idle(
         manual.mark_idle()
         assert sorted(run.output) == [1, 2]
         manual.end()
+
+
+class CountsByNumber(KeyedProcessFunction[Any, Any, Any]):
+    def open(self, runtime_context: Any) -> None:
+        descriptor = MapStateDescriptor("counts", Types.DOUBLE(), Types.LONG())
+        self.counts = runtime_context.get_map_state(descriptor)
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[tuple[int, int]]:
+        count = (self.counts.get(value) or 0) + 1
+        self.counts.put(value, count)
+        yield len(list(self.counts.keys())), count
+
+
+@pytest.mark.parametrize("inlined", ["true", "false"])
+def test_all_nan_are_one_key_of_a_map(inlined: str) -> None:
+    def build(env: Env) -> Any:
+        numbers = env.from_collection([float("nan"), float("nan"), 1.0, float("nan")])
+        return numbers.key_by(lambda number: "all").process(CountsByNumber())
+
+    run = run_local(build, settings={"pipeline.inline-functions": inlined})
+    assert run.output == [(1, 1), (1, 2), (2, 1), (2, 3)]

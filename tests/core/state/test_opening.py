@@ -4,14 +4,16 @@ import copy
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.api.types.basic_types import EXACT
 from headgate.api.types.types import BasicTypeInfo, Types
+from headgate.core.state.cursor import Cursor
 from headgate.core.state.memory_states import PlainList, PlainMap, PlainValue
-from headgate.core.state.opening import check_for
+from headgate.core.state.opening import TypedMap, check_for
 from headgate.core.state.ttl import TtlValue
 from headgate.functions.state import (
     AggregatingState,
@@ -167,3 +169,18 @@ def test_a_value_that_fits_as_it_is_is_checked_as_any_other(name: str, value: An
             check(value)
     else:
         assert (repr(check(value)), type(check(value))) == expected
+
+
+@pytest.mark.parametrize("declared", [Types.DOUBLE(), Types.FLOAT()])
+def test_all_nan_are_one_key_of_a_map(declared: Any) -> None:
+    cursor = Cursor()
+    cursor.key = "any"
+    held = PlainMap({}, cursor)
+    pages = TypedMap(held, check_for("x", declared, is_key=True), None)
+    for number, nan in enumerate([float("nan"), float("nan"), np.float64("nan")]):
+        assert (pages.get(nan), pages.contains(nan)) == (number or None, number > 0)
+        pages.put(nan, number + 1)
+    pages.put(1.5, "other")
+    assert len(list(pages.keys())) == 2
+    pages.remove(float("nan"))
+    assert list(pages.keys()) == [1.5]

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from headgate.base.elements import Record
 from headgate.base.values import own
 from headgate.core.state.backend import KeyedBackend, StateSpec
+from headgate.core.state.equal_keys import NAN
 from headgate.core.state.migration import StateShapes, has_ttl, settle, state_form, types_of
 from headgate.core.state.snapshot import NONE
 from headgate.core.state.ttl import with_ttl
@@ -141,7 +142,10 @@ def check_for(name: str, type_info: object, hint: str = "", is_key: bool = False
         except TypeError as error:
             raise TypeError(f"the state {name!r} got a wrong value: {error}") from error
 
-    return _unless_exact(check, getattr(type_info, "exact", None))
+    exact = getattr(type_info, "exact", None)
+    if is_key and (exact is None or exact[0] is float):  # all NaN are one key, as in Flink
+        return lambda key: found if (found := check(key)) == found else NAN
+    return _unless_exact(check, exact)
 
 
 def _unless_exact(check: Check, exact: tuple[type, tuple[int, int] | None] | None) -> Check:
