@@ -235,6 +235,13 @@ class Row:
 
         return make
 
+    @staticmethod
+    def __headgate_of_fields__(fields: "_Fields") -> "Row":
+        """Make a row of the dictionary of its fields, which is its own from now on."""
+        row = _new(Row)
+        _set_fields(row, fields)
+        return row
+
     def __headgate_key__(self) -> "Row":
         """What stands for it as a key: the same for equal rows."""
         names = names_of(self)

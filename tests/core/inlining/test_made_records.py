@@ -165,6 +165,9 @@ def expression(source: str) -> ast.expr:
     return ast.parse(source, mode="eval").body
 
 
+ROW_OF_FIELDS = "Row.__headgate_of_fields__({'user': a, 'n': b})"
+
+
 def function() -> FunctionType:
     kinds = (Visit, Slotted, Named, Swapped, Row)
     return FunctionType((lambda: None).__code__, {kind.__name__: kind for kind in kinds})
@@ -180,7 +183,7 @@ def function() -> FunctionType:
         ("Visit(ms=x, user=y)", ("user", "ms"), {1: "x", 0: "y"}, "Visit(a, b)"),
         ("Named(ms=x, user=y)", ("user", "ms"), {1: "x", 0: "y"}, "Named(user=a, ms=b)"),
         ("Swapped(x, user=y)", ("name", "ms"), {1: "x", 0: "y"}, "Swapped(b, a)"),
-        ("Row(user=x, n=y)", ("user", "n"), {0: "x", 1: "y"}, "Row(user=a, n=b)"),
+        ("Row(user=x, n=y)", ("user", "n"), {0: "x", 1: "y"}, ROW_OF_FIELDS),
     ],
 )
 def test_items_come_in_the_order_in_which_they_are_evaluated(

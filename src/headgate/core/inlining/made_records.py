@@ -43,12 +43,15 @@ class MadeRecord:
         items: list[ast.expr] = [
             ast.Name(names[place], ast.Load()) for place in range(len(self.items))
         ]
+        keys: list[ast.expr | None] = [ast.Constant(name) for name in self.shape.names]
+        if self.shape.is_row and self.maker is not None:
+            maker = ast.Attribute(self.maker, "__headgate_of_fields__", ast.Load())
+            return ast.Call(func=maker, args=[ast.Dict(keys=keys, values=items)], keywords=[])
         if self.maker is not None:
             arguments = [items[place] for place in self.positional]
             named = [ast.keyword(name, items[place]) for name, place in self.named.items()]
             return ast.Call(func=self.maker, args=arguments, keywords=named)
         if self.shape.kind is dict:
-            keys: list[ast.expr | None] = [ast.Constant(name) for name in self.shape.names]
             return ast.Dict(keys=keys, values=items)
         return ast.Tuple(elts=items, ctx=ast.Load())
 
