@@ -208,7 +208,10 @@ class RecordLoops:
         try:
             loop(*lists, sent, *entries)
         except StopIteration as error:
-            raise self._raised(error) from error
+            raised = self._raised(error)
+            if raised is error:
+                raise
+            raise raised from error
 
     def _raised(self, error: Exception) -> Exception:
         """What a generator makes of an error that is raised within it."""
