@@ -4,10 +4,10 @@ Law: ``split`` gives every record to exactly one channel and keeps the order wit
 Keys go by key group (a stable hash modulo the maximum parallelism), so that state can be rescaled.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import compress
-from operator import not_
+from operator import itemgetter, not_
 from typing import Final, NoReturn, Protocol
 
 from headgate.base.elements import Bundle, Key, Record, Times
@@ -211,8 +211,7 @@ class KeyGroupPartitioner(_PerRecord):
             if type(keys) is not list:  # all have the same key
                 return [(self.pick_key(keys[0]), Bundle.of_fields(fields, times))]
             if self._memo.is_full:
-                picks = self._picks_of(keys)
-                lanes = [_lanes_of(picks, self.channels, items) for items in moved]
+                lanes = _lanes_of(self._picks_of(keys), self.channels, moved)
             elif len(moved) == 1 and moved[0] is keys:
                 lanes = [self._key_lanes(keys)]
             else:
@@ -232,8 +231,7 @@ class KeyGroupPartitioner(_PerRecord):
         """Of each list that is moved a list for each channel."""
         memo = self._memo
         if len(moved) != 2:
-            picks = memo.picks(keys)
-            return [_lanes_of(picks, self.channels, items) for items in moved]
+            return _lanes_of(memo.picks(keys), self.channels, moved)
         known, missed = memo.known, memo.missed
         lanes: list[list[list[Record]]] = [[[] for _ in range(self.channels)] for _ in moved]
         first, second = lanes
@@ -415,10 +413,10 @@ def split_by(
     timestamps: list[int | None] | None,
 ) -> Split:
     """Sort records into a list for each channel, as ``picks`` says."""
-    parts = _lanes_of(picks, channels, records)
     if timestamps is None:
+        (parts,) = _lanes_of(picks, channels, [records])
         return [(channel, part, None) for channel, part in enumerate(parts) if part]
-    times = _lanes_of(picks, channels, timestamps)
+    parts, times = _lanes_of(picks, channels, [records, timestamps])
     return [(channel, part, times[channel]) for channel, part in enumerate(parts) if part]
 
 
@@ -434,11 +432,35 @@ def split_bundle(router: Router, bundle: Bundle) -> BundleSplit:
     ]
 
 
-def _lanes_of(picks: Sequence[int], channels: int, items: list[Record]) -> list[list[Record]]:
-    """A list for each channel."""
+def _lanes_of(
+    picks: Sequence[int], channels: int, moved: Sequence[list[Record]]
+) -> list[list[list[Record]]]:
+    """Of each list that is moved a list for each channel."""
+    if channels == 2 and len(moved) < 3:
+        return [
+            [list(compress(items, map(not_, picks))), list(compress(items, picks))]
+            for items in moved
+        ]
+    numbers = range(len(picks))
+    if len(moved) == 1:
+        return [_sorted_out(picks, channels, moved[0])]
     if channels == 2:
-        return [list(compress(items, map(not_, picks))), list(compress(items, picks))]
+        lanes = [list(compress(numbers, map(not_, picks))), list(compress(numbers, picks))]
+    else:
+        lanes = _sorted_out(picks, channels, numbers)
+    take = [_taker(lane) for lane in lanes]
+    return [[list(taken(items)) for taken in take] for items in moved]
+
+
+def _sorted_out(picks: Sequence[int], channels: int, items: Iterable[Record]) -> list[list[Record]]:
     lanes: list[list[Record]] = [[] for _ in range(channels)]
     for channel, item in zip(picks, items, strict=True):
         lanes[channel].append(item)
     return lanes
+
+
+def _taker(numbers: list[int]) -> Callable[[list[Record]], Sequence[Record]]:
+    """What takes the items with these numbers out of a list."""
+    if len(numbers) > 1:
+        return itemgetter(*numbers)
+    return lambda items: [items[number] for number in numbers]
