@@ -34,19 +34,22 @@ class Bundle:
     made, and the fields are gone then.
     """
 
-    __slots__ = ("_records", "fields", "timestamps")
+    __slots__ = ("_records", "fields", "known_immutable", "timestamps")
     __match_args__ = ("records", "timestamps")
 
     def __init__(self, records: list[Record], timestamps: Times = None) -> None:
         self._records: list[Record] | None = records
         self.fields: RecordFields | None = None
         self.timestamps = timestamps
+        self.known_immutable: bool | None = None
+        """Whether nobody can change any of the records; None: nobody has looked."""
 
     @classmethod
     def of_fields(cls, fields: RecordFields, timestamps: Times = None) -> "Bundle":
         """Of records that are taken apart."""
         bundle = cls.__new__(cls)
         bundle._records, bundle.fields, bundle.timestamps = None, fields, timestamps
+        bundle.known_immutable = None
         return bundle
 
     @property
@@ -58,7 +61,7 @@ class Bundle:
 
     @records.setter
     def records(self, records: list[Record]) -> None:
-        self._records, self.fields = records, None
+        self._records, self.fields, self.known_immutable = records, None, None
 
     def __len__(self) -> int:
         return len(self.records) if self.fields is None else self.fields.count
@@ -83,6 +86,7 @@ class Bundle:
         fields = self.fields
         if fields is None or other.fields is None or not fields.add(other.fields):
             self.records.extend(other.records)
+            self.known_immutable = None
         if self.timestamps is not None and other.timestamps is not None:
             self.timestamps.extend(other.timestamps)
 

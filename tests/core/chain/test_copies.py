@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.base.elements import Bundle
 from headgate.base.errors import RecordUncopyable
 from headgate.base.values import are_immutable, own, own_all
-from headgate.core.chain.copies import Copier, is_pure
+from headgate.core.chain.copies import Copier, is_immutable, is_pure
 from tests.core.chain.kit import immutables, spoil, values
 
 
@@ -138,13 +139,14 @@ def test_immutable_means_that_there_is_nothing_to_change(records: list[Any]) -> 
 
 @given(st.lists(immutables, max_size=8))
 def test_what_nobody_can_change_is_passed_as_it_is(records: list[Any]) -> None:
-    assert Copier("map").copy(records) is records
+    bundle = Bundle(records)
+    assert Copier("map").copy(bundle) is bundle
 
 
 @given(st.lists(values, min_size=1, max_size=8))
 def test_a_copy_is_equal_and_shares_nothing_that_can_be_changed(records: list[Any]) -> None:
     before = repr(records)
-    copied = Copier("map").copy(records)
+    copied = Copier("map").copy(Bundle(records)).records
     assert copied == records
     if copied is not records:
         spoil(copied)
@@ -183,7 +185,7 @@ def test_batches_and_tables_of_arrow_are_passed_as_they_are() -> None:
 @pytest.mark.parametrize("value", [Box([1]), Point(1, []), {1}, bytearray(b"x"), ([],)], ids=repr)
 def test_everything_else_is_copied(value: Any) -> None:
     records = [1, value]
-    copied = Copier("map").copy(records)
+    copied = Copier("map").copy(Bundle(records)).records
     assert copied is not records
     assert copied == records
     assert copied[1] is not value
@@ -191,12 +193,22 @@ def test_everything_else_is_copied(value: Any) -> None:
 
 def test_identity_within_a_bundle_survives_the_copy() -> None:
     shared = [1]
-    first, second = Copier("map").copy([shared, shared])
+    first, second = Copier("map").copy(Bundle([shared, shared])).records
     assert first is second
 
 
 def test_a_record_that_cannot_be_copied_names_who_would_have_read_it() -> None:
     with pytest.raises(RecordUncopyable, match="operator 'double'.*object-reuse") as caught:
-        Copier("double").copy([lambda: None])
+        Copier("double").copy(Bundle([lambda: None]))
     assert caught.value.operator == "double"
     assert caught.value.__cause__ is not None
+
+
+@given(st.lists(values, max_size=4), st.lists(values, max_size=4))
+def test_a_bundle_that_grows_is_looked_at_anew(first: list[Any], second: list[Any]) -> None:
+    bundle = Bundle(list(first))
+    assert is_immutable(bundle) == are_immutable(first)
+    bundle.add(Bundle(second))
+    assert is_immutable(bundle) == are_immutable(first + second)
+    bundle.records = second
+    assert is_immutable(bundle) == are_immutable(second)

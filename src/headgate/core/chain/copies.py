@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType
 from typing import Final, NamedTuple
 
-from headgate.base.elements import PickleSerializer, Record, Serializer
+from headgate.base.elements import Bundle, PickleSerializer, Record, Serializer
 from headgate.base.errors import RecordUncopyable
 from headgate.base.fields import Same
 from headgate.base.values import ATOMS, SOLE_HOLDER, Look, look_of
@@ -171,6 +171,13 @@ LOOKS: Final[dict[str, object]] = {
 """By what loops send values that they do not know."""
 
 
+def is_immutable(bundle: Bundle) -> bool:
+    """Whether nobody can change any of the records: several receivers ask, the first one looks."""
+    if bundle.known_immutable is None:
+        bundle.known_immutable = are_immutable(bundle.records)
+    return bundle.known_immutable
+
+
 class Copier:
     """Copies the records of one output; ``operator`` is the one that reads the copies."""
 
@@ -178,12 +185,13 @@ class Copier:
         self._operator = operator
         self._serializer = serializer or PickleSerializer()
 
-    def copy(self, records: list[Record]) -> list[Record]:
-        """The same records, safe to be changed; the list itself if nothing can be."""
-        if are_immutable(records):
-            return records
+    def copy(self, bundle: Bundle) -> Bundle:
+        """The same records, safe to be changed; the bundle itself if nothing can be."""
+        if is_immutable(bundle):
+            return bundle
         try:
-            data = self._serializer.dumps(records)
-            return self._serializer.loads(memoryview(data))  # type: ignore[no-any-return]
+            data = self._serializer.dumps(bundle.records)
+            records = self._serializer.loads(memoryview(data))
         except Exception as error:
             raise RecordUncopyable(self._operator, error) from error
+        return Bundle(records, bundle.timestamps)

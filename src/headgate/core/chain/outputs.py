@@ -110,10 +110,7 @@ class RecordCopyingOutput(ChainedOutput):
         return False
 
     def _hand_on(self, bundle: Bundle) -> None:
-        copied = self._copier.copy(bundle.records)
-        if copied is not bundle.records:
-            bundle = Bundle(copied, bundle.timestamps)
-        super()._hand_on(bundle)
+        super()._hand_on(self._copier.copy(bundle))
 
 
 Coerce: TypeAlias = Callable[[list[Record]], list[Record]]

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from headgate.base.elements import Bundle, Key, Record
 from headgate.base.fields import TUPLES, FieldShape, RecordFields
-from headgate.base.values import ATOMS, are_immutable
+from headgate.base.values import ATOMS
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.copies import LOOKS, carried_places, is_pure
+from headgate.core.chain.copies import LOOKS, carried_places, is_immutable, is_pure
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.outputs import takes_fields
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
@@ -59,7 +59,7 @@ class FunctionOperator(StatefulOperator):
         self,
         gives: Gives,
         has_sides: bool = False,
-        is_free: Callable[[list[Record]], bool] | None = None,
+        is_free: Callable[[Bundle], bool] | None = None,
     ) -> RecordLoops:
         """The loops of the function; see there."""
         collector = Collector(self.output, not self.reuses_objects, has_sides=has_sides)
@@ -150,7 +150,7 @@ class FilterOperator(FunctionOperator):
         super().open(context)
         keeps_nothing = is_pure(self._call)
         self._loops = self.loops(
-            Gives.VERDICT, is_free=lambda records: keeps_nothing or are_immutable(records)
+            Gives.VERDICT, is_free=lambda bundle: keeps_nothing or is_immutable(bundle)
         )
 
     def process(self, bundle: Bundle, number: int) -> None:

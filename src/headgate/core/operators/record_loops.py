@@ -76,7 +76,7 @@ class RecordLoops:
         failures: RecordFailures | None = None,
         gives: Gives = Gives.VALUES,
         takes_none: bool = True,
-        is_free: Callable[[list[Record]], bool] | None = None,
+        is_free: Callable[[Bundle], bool] | None = None,
     ) -> None:
         """``who`` must return an iterable, if it gives values.
 
@@ -153,7 +153,7 @@ class RecordLoops:
             loop, lists = found
         else:
             bundle, keys = self._keyed(bundle)
-            if self._is_free is not None and kind.by_value and self._is_free(bundle.records):
+            if self._is_free is not None and kind.by_value and self._is_free(bundle):
                 kind = kind._replace(by_value=False)
             loop = self._loop(kind)
             lists = [bundle.records, *keys, *_beside(kind, bundle)]

@@ -29,8 +29,9 @@ from headgate.base.elements import (
 )
 from headgate.base.errors import StateBroken
 from headgate.base.messages import SourceTimeAnnounced
-from headgate.base.values import own, own_all
+from headgate.base.values import own
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.copies import is_immutable
 from headgate.core.chain.operator import PolledOperator, PollResult
 from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot
@@ -473,8 +474,8 @@ class SourceOperator(PolledOperator):
             return False
         if not self._ends:
             self._splits.rotate(-1)  # splits that end are read one after the other
-        if copies:
-            bundle = Bundle(own_all(bundle.records), bundle.timestamps)
+        if copies and not is_immutable(bundle):
+            bundle = Bundle([own(record) for record in bundle.records], bundle.timestamps)
         split.quiet_since_ms, split.dozes, split.has_given = None, False, True
         if self._unread is not None:
             self._unread.passed()
