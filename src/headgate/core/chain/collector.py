@@ -4,11 +4,12 @@ Law: every value goes where its tag says. A late record goes to the side output 
 dropped; the late records of a bundle leave together, with their times.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Final, Protocol
 
 from headgate.base.elements import Bundle, Record, Times
+from headgate.base.fields import FieldShape, Place, RecordFields, Same
 from headgate.base.values import ATOMS, own, own_result
 from headgate.core.chain.copies import LOOKS, NO_KINDS, Kinds, immutable_kinds, look_at_mutable
 from headgate.core.chain.operator import Output
@@ -30,17 +31,21 @@ class Collector:
     """
 
     __slots__ = (
-        *("_has_sides", "_has_tags", "_output", "_pieces", "_records", "_size", "_timed", "_times"),
-        "copies",
+        *("_fields", "_has_tags", "_pieces", "_records", "_size", "_timed", "_times"),
+        *("copies", "has_sides", "output", "sent"),
     )
 
     def __init__(
         self, output: Output, copies: bool = True, piece: int = 4096, *, has_sides: bool = True
     ) -> None:
         """``has_sides``: (tag, value) is a value for a side output; otherwise it is a record."""
-        self._output = output
-        self._has_sides = has_sides
+        self.output = output
+        self.has_sides = has_sides
         self.copies = copies
+        self.sent = 0
+        """Main records, in all, of loops."""
+        self._fields: RecordFields | None = None
+        """What a loop adds to that gives fields."""
         self._size = piece
         self._pieces = 0
         self._records: list[Record] = []
@@ -62,13 +67,51 @@ class Collector:
         if self._records and not self._has_tags and not timed:  # the list itself, uncopied
             self._pieces += 1
             records, self._records = self._records, []
-            self._output.collect(Bundle(records, times))
+            self.sent += len(records)
+            self.output.collect(Bundle(records, times))
             return
         self.flush()
 
+    def sweep_fields(
+        self,
+        loop: Callable[..., None],
+        shape: FieldShape,
+        same: Sequence[Same | None],
+        timed: bool,
+        times: Times = None,
+    ) -> None:
+        """The same, of a loop that adds the fields of records to lists of their own.
+
+        ``same``: by place, what is the same in all records, or None for a list.
+        """
+        self.flush()
+        self._timed = timed
+        places: list[Place] = [[] if place is None else place for place in same]
+        lists = [place for place in places if type(place) is list]
+        self._fields = RecordFields(places, 0, None, shape)
+        try:
+            loop(self._records, *lists)
+            if lists[0]:
+                self._send_fields(self._fields, times)
+        finally:
+            self._fields = None
+            self._times.clear()
+
+    def _send_fields(self, fields: RecordFields, times: Times = None) -> None:
+        """Copies: the loop may go on with its lists."""
+        fields.count = next(len(place) for place in fields.places if type(place) is list)
+        self.sent += fields.count
+        sent = fields.copy()
+        for place in fields.places:
+            if type(place) is list:
+                place.clear()
+        own_times = self._times[:] if self._timed else times
+        self._times.clear()
+        self.output.collect(Bundle.of_fields(sent, own_times))
+
     def loop_parts(self) -> dict[str, object]:
         """What such a loop uses: it sends values of kinds that it does not know by looks."""
-        looks = {"look": self._look, "look_items": self._look_items} if self._has_sides else {}
+        looks = {"look": self._look, "look_items": self._look_items} if self.has_sides else {}
         return {
             **LOOKS,
             **looks,
@@ -130,19 +173,23 @@ class Collector:
             self._send_on()
 
     def _send_on(self) -> None:
+        if self._fields is not None:
+            self._send_fields(self._fields)
+            return
         self._pieces += 1
         records, times = self._records[:], self._times[:] if self._timed else None
         self._records.clear()
         self._times.clear()
+        self.sent += len(records)
         if not self._has_tags:
-            self._output.collect(Bundle(records, times))
+            self.output.collect(Bundle(records, times))
             return
         self._has_tags = not self.copies  # only if there are side outputs
         main, sides = split_by_tag(records, times)
         if main.records:
-            self._output.collect(main)
+            self.output.collect(main)
         for tag, side in sides.items():
-            self._output.collect_side(tag, side)
+            self.output.collect_side(tag, side)
 
     def _own(self, references: int, value: Record) -> Record:
         """The receiver's own value; a tag in front of it stays as it is.

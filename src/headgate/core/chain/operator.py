@@ -7,13 +7,14 @@ and when ``open`` was never reached. All of it happens on the task's own thread.
 
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from headgate.base.elements import Bundle, Key, LatencyMarker, Record, StreamStatus, Watermark
 from headgate.base.fields import FieldShape
 from headgate.base.figures import AsyncFigures, BatchFigures
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorSnapshot
+from headgate.core.inlining.steps import Step
 from headgate.core.state.reading import StateReader
 from headgate.functions.context import SnapshotMoment
 from headgate.functions.source import SplitLag
@@ -84,6 +85,13 @@ class Operator:
     def takes_fields(self, shape: FieldShape, count: int) -> bool:
         """Whether it is of use to take records with so many fields apart for this operator."""
         return False
+
+    def as_step(self, again: Callable[[Record], NoReturn]) -> Step | None:
+        """What it does to a record, as a part of another operator's loop; None: it has its own.
+
+        ``again``: runs it for a record for which the step has failed.
+        """
+        return None
 
     def selection(self) -> Collection[int] | None:
         """Which inputs to read next; None: any. Asked before every element."""

@@ -6,10 +6,12 @@ output to one of several receivers copies the records; with object reuse on the 
 the values, and only the bundle around them is copied, as in Flink.
 """
 
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from headgate.base.elements import (
     MIN_WATERMARK_MS,
@@ -26,6 +28,7 @@ from headgate.core.chain.operator import Operator, Output
 from headgate.core.chain.record_failures import FailureStreak, attempt, without
 from headgate.core.chain.spec import OutputTypes, Selector
 from headgate.core.egress.writer import STAGED_RECORDS, RecordWriter
+from headgate.core.inlining.steps import Step
 
 
 class Loan(ABC):
@@ -62,14 +65,35 @@ class ChainedOutput:
         self.watermark_ms = MIN_WATERMARK_MS
         self.records_in = 0
         """What the operator behind it has received."""
-        self._operator = operator
+        self.operator = operator
         self._name = name
         self._number = number
         self._tag = tag
 
+    def step(self) -> Step | None:
+        """The operator as a part of the loop that gives its records; None: it has its own."""
+        if type(self) is not ChainedOutput or self._tag is not None:
+            return None
+        return self.operator.as_step(self._again)
+
+    def _again(self, record: Record) -> NoReturn:
+        """A step has failed in a loop: let the operator fail, which knows how to say it."""
+        failure = sys.exc_info()[1]
+        assert failure is not None, "nothing has failed"
+        try:
+            self.collect(Bundle([record]))
+        except BaseException as error:
+            raised: BaseException | None = error
+            while raised is not None:
+                if raised.__context__ is failure:
+                    raised.__context__ = None
+                raised = raised.__cause__
+            raise
+        raise_user_error(failure, self._name)
+
     def takes_fields(self, shape: FieldShape, count: int) -> bool:
         """Whether the operator uses records that are taken apart as they are."""
-        return self._tag is None and self._operator.takes_fields(shape, count)
+        return self._tag is None and self.operator.takes_fields(shape, count)
 
     def collect(self, bundle: Bundle) -> None:
         if self._tag is None:
@@ -81,18 +105,18 @@ class ChainedOutput:
 
     def emit_watermark(self, watermark: Watermark) -> None:
         self.watermark_ms = watermark.timestamp_ms
-        run_user_code(self._name, lambda: self._operator.watermark_advanced(watermark))
+        run_user_code(self._name, lambda: self.operator.watermark_advanced(watermark))
 
     def emit_status(self, status: StreamStatus) -> None:
-        run_user_code(self._name, lambda: self._operator.status_changed(status))
+        run_user_code(self._name, lambda: self.operator.status_changed(status))
 
     def emit_marker(self, marker: LatencyMarker) -> None:
-        run_user_code(self._name, lambda: self._operator.marker_received(marker))
+        run_user_code(self._name, lambda: self.operator.marker_received(marker))
 
     def _hand_on(self, bundle: Bundle) -> None:
         self.records_in += len(bundle)
         try:
-            self._operator.process(bundle, self._number)
+            self.operator.process(bundle, self._number)
         except (Exception, SystemExit) as error:
             raise_user_error(error, self._name)
 
@@ -321,35 +345,81 @@ class CountingOutput:
 
     def __init__(self, inner: Output) -> None:
         self.records_out = 0
-        self._inner = inner
+        self.inner = inner
 
     def takes_fields(self, shape: FieldShape, count: int) -> bool:
-        return takes_fields(self._inner, shape, count)
+        return takes_fields(self.inner, shape, count)
 
     @property
     def watermark_ms(self) -> int:
-        return self._inner.watermark_ms
+        return self.inner.watermark_ms
 
     @watermark_ms.setter
     def watermark_ms(self, watermark_ms: int) -> None:
-        self._inner.watermark_ms = watermark_ms
+        self.inner.watermark_ms = watermark_ms
 
     def collect(self, bundle: Bundle) -> None:
         self.records_out += len(bundle)
-        self._inner.collect(bundle)
+        self.inner.collect(bundle)
 
     def collect_side(self, tag: str, bundle: Bundle) -> None:
         self.records_out += len(bundle)
-        self._inner.collect_side(tag, bundle)
+        self.inner.collect_side(tag, bundle)
 
     def emit_watermark(self, watermark: Watermark) -> None:
-        self._inner.emit_watermark(watermark)
+        self.inner.emit_watermark(watermark)
 
     def emit_status(self, status: StreamStatus) -> None:
-        self._inner.emit_status(status)
+        self.inner.emit_status(status)
 
     def emit_marker(self, marker: LatencyMarker) -> None:
-        self._inner.emit_marker(marker)
+        self.inner.emit_marker(marker)
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """The maps and filters that follow an operator and can be steps of its loop."""
+
+    output: Output
+    """Behind the last of them."""
+    steps: tuple[Step, ...] = ()
+    passed: tuple[tuple[CountingOutput, ChainedOutput], ...] = ()
+    """The outputs that lead to each of them."""
+
+    def holds(self) -> bool:
+        """Whether the steps are still what they were."""
+        return all(step.holds() for step in self.steps)
+
+    def count(self, sent: int, refused: Iterable[int]) -> None:
+        """Count what has passed the outputs between the steps.
+
+        ``sent``: behind the last step; ``refused``: by each of the filters, in order.
+        """
+        rest = [*refused]
+        for step, (counting, chained) in zip(
+            reversed(self.steps), reversed(self.passed), strict=True
+        ):
+            sent += rest.pop() if step.is_filter else 0
+            counting.records_out += sent
+            chained.records_in += sent
+
+
+MOST_STEPS: Final = 8
+
+
+def trail_from(output: Output) -> Trail:
+    """The steps behind an output, as far as each operator has one receiver and no other types."""
+    steps: list[Step] = []
+    passed: list[tuple[CountingOutput, ChainedOutput]] = []
+    while len(steps) < MOST_STEPS and type(output) is CountingOutput:
+        chained = output.inner
+        step = chained.step() if isinstance(chained, ChainedOutput) else None
+        if step is None or not isinstance(chained, ChainedOutput):
+            break
+        steps.append(step)
+        passed.append((output, chained))
+        output = chained.operator.output
+    return Trail(output, tuple(steps), tuple(passed))
 
 
 class PassedNone:

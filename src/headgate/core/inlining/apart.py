@@ -89,7 +89,7 @@ def apart_loop(
     if key_places is None or record in stored_names(body.statements):
         return None
     key = None if key_form.part is None else key_places[0]
-    items = _Items(record, shape, count)
+    items = FieldReads(record, shape, count)
     statements = tuple(items.visit(deepcopy(statement)) for statement in body.statements)
     if items.is_beyond or (items.is_whole and shape.kind is not tuple):
         return None  # a record that can be changed has to be one
@@ -106,10 +106,17 @@ def apart_loop(
     )
 
 
-class _Items(ast.NodeTransformer):
+class FieldReads(ast.NodeTransformer):
     """Puts variables in the place of ``record[0]``, ``record["name"]`` or ``record.name``."""
 
-    def __init__(self, record: str, shape: FieldShape, count: int) -> None:
+    def __init__(
+        self,
+        record: str,
+        shape: FieldShape,
+        count: int,
+        name_of: Callable[[int], str] = item_name,
+    ) -> None:
+        """``name_of``: the variable of a place."""
         self.places: set[int] = set()
         self.is_whole = False
         """The record is used in another way."""
@@ -118,6 +125,7 @@ class _Items(ast.NodeTransformer):
         self._record = record
         self._shape = shape
         self._count = count
+        self._name_of = name_of
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         name = _constant(node.slice)
@@ -151,7 +159,7 @@ class _Items(ast.NodeTransformer):
             self.is_beyond = True
             return node
         self.places.add(place)
-        return ast.copy_location(ast.Name(item_name(place), ast.Load()), node)
+        return ast.copy_location(ast.Name(self._name_of(place), ast.Load()), node)
 
 
 def _constant(index: ast.expr) -> int | str | None:

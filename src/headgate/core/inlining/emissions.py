@@ -6,11 +6,14 @@ record that is made here, are those that a look has found immutable at the same 
 """
 
 import ast
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
+from headgate.base.fields import TUPLES
 from headgate.core.inlining.definitions import parse
 from headgate.core.inlining.made_records import MadeRecord, RecordMakers
+from headgate.core.inlining.steps import Step
 
 
 def statements_of(text: str, **parts: ast.expr) -> list[ast.stmt]:
@@ -28,13 +31,43 @@ def statements_of(text: str, **parts: ast.expr) -> list[ast.stmt]:
     return [filling.visit(statement) for statement in statements]
 
 
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What becomes of a value before it leaves the loop, and how it leaves."""
+
+    steps: tuple[Step, ...] = ()
+    lists: tuple[int, ...] | None = None
+    """The places that have lists, if only records of one shape leave, and do so apart."""
+    may_be_tagged: bool = False
+    """The function may send (tag, value), which goes past the steps, to a side output."""
+
+    @property
+    def refused(self) -> list[str]:
+        """The variables that count what each filter has refused."""
+        return [_refused(number) for number, step in enumerate(self.steps) if step.is_filter]
+
+
+NOTHING_FOLLOWS: Final = Following()
+
+Flow: TypeAlias = "str | tuple[MadeRecord, dict[int, str]]"
+"""A value on its way: the variable that holds it, or a record that need not be made yet, and the
+variables of its fields by place."""
+
+
 class Sending:
     """What a function returns is sent; ``return`` goes on to the next record."""
 
-    def __init__(self, makers: RecordMakers, by_value: bool = True, timed: bool = False) -> None:
+    def __init__(
+        self,
+        makers: RecordMakers,
+        by_value: bool = True,
+        timed: bool = False,
+        following: Following = NOTHING_FOLLOWS,
+    ) -> None:
         """``timed``: what is sent gets the time of its record."""
         self.kinds: list[str] = []
         """Variables with what was immutable, None at first."""
+        self.following = following
         self._makers = makers
         self._by_value = by_value
         self._timed = timed
@@ -52,15 +85,90 @@ class Sending:
         return self.returned(None)
 
     def _stamped(self, value: ast.expr) -> list[ast.stmt]:
-        stamp = statements_of("_hg_stamp(_hg_time)") if self._timed else []
-        return [*self._sent(value), *stamp]
+        """A value goes through the steps, and leaves with its time."""
+        made = self._makers.made(value)
+        may_be_tagged = self.following.may_be_tagged and _may_be_tagged(made)
+        if not self.following.steps and not (self.following.lists is not None and may_be_tagged):
+            return [*self._sent(value), *self._stamp]
+        flow, statements = self._held(value) if made is None else _bound(made, "_hg_made")
+        rest = self._followed(flow, 0)
+        if may_be_tagged:
+            time = "_hg_time" if self._timed else "None"
+            sent = statements_of(f"_hg_send_tagged(_hg_VALUE, {time})", VALUE=_whole(flow))
+            rest = [ast.If(_is_tagged(flow), sent, rest)]
+        return [*statements, *rest]
+
+    @property
+    def _stamp(self) -> list[ast.stmt]:
+        return statements_of("_hg_stamp(_hg_time)") if self._timed else []
+
+    def _held(self, value: ast.expr) -> tuple[Flow, list[ast.stmt]]:
+        """A value in a variable of the loop's own."""
+        if isinstance(value, ast.Name) and value.id == "_hg_value":  # what a call gave
+            return value.id, []
+        return "_hg_value", statements_of("_hg_value = _hg_VALUE", VALUE=value)
+
+    def _followed(self, flow: Flow, number: int) -> list[ast.stmt]:
+        """What becomes of a value from the step with this number on."""
+        steps = self.following.steps
+        if number == len(steps):
+            return [*self._left(flow), *self._stamp]
+        step, statements = steps[number], []
+        read = None if isinstance(flow, str) else step.reads(*flow)
+        if read is None:
+            variable = flow if isinstance(flow, str) else f"_hg_record{number}"
+            if not isinstance(flow, str):
+                statements = statements_of(f"{variable} = _hg_VALUE", VALUE=_whole(flow))
+                if self.following.lists is None:  # it will leave as it is
+                    flow = variable
+            read = step.over(variable)
+        failed = statements_of(f"_hg_again{number}(_hg_VALUE)\nraise", VALUE=_whole(flow))
+        rest: list[ast.stmt]
+        if step.is_filter:
+            tried = statements_of("_hg_refuses = not _hg_VALUE", VALUE=read)
+            count = statements_of(f"{_refused(number)} += 1")
+            passed = self._followed(flow, number + 1)
+            rest = [ast.If(ast.Name("_hg_refuses", ast.Load()), count, passed)]
+        else:
+            made = step.makers.made(read)
+            if made is None:
+                flow = f"_hg_value{number}"
+                tried = statements_of(f"{flow} = _hg_VALUE", VALUE=read)
+            else:
+                flow, tried = _bound(made, f"_hg_made{number}")
+            rest = self._followed(flow, number + 1)
+        handler = ast.ExceptHandler(ast.Name("_hg_failures", ast.Load()), None, failed)
+        return [*statements, ast.Try(tried, [handler], [], []), *rest]
+
+    def _left(self, flow: Flow) -> list[ast.stmt]:
+        """A value that has passed the last step is sent."""
+        if not isinstance(flow, str):
+            made, names = flow
+            items = {
+                place: item if isinstance(item, ast.Constant) else _name(names[place])
+                for place, item in made.items.items()
+            }
+            made = replace(made, items=items)
+            if self._by_value or self.following.lists is not None:
+                return self._made_sent(made)
+            return statements_of("_hg_send(_hg_VALUE)", VALUE=_whole(flow))
+        assert self.following.lists is None, "what leaves apart was never made"
+        if not self._by_value:
+            return statements_of(f"_hg_send({flow})")
+        moved = [] if flow == "_hg_value" else statements_of(f"_hg_value = {flow}; {flow} = None")
+        return [*moved, *self._looked_at(self._holders if flow == "_hg_value" else "")]
+
+    @property
+    def _holders(self) -> str:
+        """What is added to the count of references to a value of the function's own."""
+        return ""
 
     def _sent(self, value: ast.expr) -> list[ast.stmt]:
+        made = self._makers.made(value)
+        if made is not None and (self._by_value or self.following.lists is not None):
+            return self._made_sent(made)
         if not self._by_value:
             return statements_of("_hg_send(_hg_VALUE)", VALUE=value)
-        made = self._makers.made(value)
-        if made is not None:
-            return self._made_sent(made)
         if isinstance(value, ast.Name) and value.id == "_hg_value":  # what a call gave
             return self._looked_at()
         return [*statements_of("_hg_value = _hg_VALUE", VALUE=value), *self._looked_at()]
@@ -89,6 +197,8 @@ class Sending:
 
     def _made_sent(self, made: MadeRecord) -> list[ast.stmt]:
         """A record that is made here: only what it holds can be changed."""
+        if self.following.lists is not None:
+            return self._parted(made, self.following.lists)
         names = {place: f"_hg_item{place}" for place in made.items}
         statements: list[ast.stmt] = []
         kinds: dict[str, str] = {}
@@ -115,6 +225,24 @@ class Sending:
         """Make ``_hg_value`` of these variables, by place."""
         return statements_of("_hg_value = _hg_VALUE", VALUE=made.made_of(names))
 
+    def _parted(self, made: MadeRecord, lists: Collection[int]) -> list[ast.stmt]:
+        """The fields of a record that need not be made go to lists of their own."""
+        names = {place: f"_hg_item{place}" for place in made.items if place in lists}
+        statements: list[ast.stmt] = []
+        for place, name in names.items():
+            statements += statements_of(f"{name} = _hg_VALUE", VALUE=made.items[place])
+        added = [f"{list_name(place)}.append({name})" for place, name in names.items()]
+        if not self._by_value:
+            return [*statements, *statements_of("\n".join(added))]
+        kinds = {name: self._new_kind() for name in names.values()}
+        tests = [f"_hg_type({name}) is {kind}" for name, kind in kinds.items()]
+        places, items = ", ".join(map(list_name, names)), ", ".join(kinds)
+        text = (
+            f"if {' and '.join(tests)}:\n    {'; '.join(added)}\nelse:\n"
+            f"    ({', '.join(kinds.values())},) = _hg_look_parts(({places},), ({items},))"
+        )
+        return [*statements, *statements_of(text)]
+
     def _new_kind(self) -> str:
         self.kinds.append(f"_hg_kind{len(self.kinds)}")
         return self.kinds[-1]
@@ -130,19 +258,28 @@ class Returning(Sending):
         timed: bool,
         variables: Collection[str],
         record: "LoopRecord",
+        following: Following = NOTHING_FOLLOWS,
     ) -> None:
         """``variables``: of the body; what they hold is released when it returns."""
-        super().__init__(makers, by_value, timed)
+        super().__init__(makers, by_value, timed, following)
         self._variables = variables
         self._record = record
+
+    def _held(self, value: ast.expr) -> tuple[Flow, list[ast.stmt]]:
+        flow, statements = super()._held(value)
+        if isinstance(value, ast.Name) and value.id in self._variables:
+            statements += statements_of(f"{value.id} = None")
+        return flow, statements
+
+    @property
+    def _holders(self) -> str:
+        return self._record.if_same
 
     def _sent(self, value: ast.expr) -> list[ast.stmt]:
         if not self._by_value or self._makers.made(value) is not None:
             return super()._sent(value)
-        statements = statements_of("_hg_value = _hg_VALUE", VALUE=value)
-        if isinstance(value, ast.Name) and value.id in self._variables:
-            statements += statements_of(f"{value.id} = None")
-        return [*statements, *self._looked_at(self._record.if_same)]
+        _, statements = self._held(value)
+        return [*statements, *self._looked_at(self._holders)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +306,14 @@ class Judging(Sending):
     """A record is sent if the function says yes."""
 
     def __init__(
-        self, makers: RecordMakers, by_value: bool, timed: bool, record: "LoopRecord"
+        self,
+        makers: RecordMakers,
+        by_value: bool,
+        timed: bool,
+        record: "LoopRecord",
+        following: Following = NOTHING_FOLLOWS,
     ) -> None:
-        super().__init__(makers, by_value, timed)
+        super().__init__(makers, by_value, timed, following)
         self._record = record
 
     def returned(self, value: ast.expr | None) -> list[ast.stmt]:
@@ -182,6 +324,12 @@ class Judging(Sending):
 
     def ended(self) -> list[ast.stmt]:
         return []
+
+    def _held(self, value: ast.expr) -> tuple[Flow, list[ast.stmt]]:
+        return self._record.name, []
+
+    def _left(self, flow: Flow) -> list[ast.stmt]:
+        return self._sent(_name(flow)) if flow == self._record.name else super()._left(flow)
 
     def _sent(self, value: ast.expr) -> list[ast.stmt]:
         if not self._by_value:
@@ -210,34 +358,6 @@ class Folding(Sending):
             return statements_of(keeping, VALUE=made.made_of(names))
         kept = statements_of("_hg_values[_hg_key] = _hg_VALUE", VALUE=made.made_of(names))
         return [*kept, *super()._making(made, names)]
-
-
-class Parting(Sending):
-    """The fields of records that are made at ``return`` go to lists of their own."""
-
-    def __init__(self, makers: RecordMakers, places: Sequence[int], by_value: bool) -> None:
-        """``places``: those that have lists."""
-        super().__init__(makers, by_value)
-        self._places = places
-
-    def returned(self, value: ast.expr | None) -> list[ast.stmt]:
-        made = self._makers.made(value)
-        assert made is not None, "only records that are made here are taken apart"
-        names = {place: f"_hg_item{place}" for place in made.items if place in self._places}
-        statements: list[ast.stmt] = []
-        for place, name in names.items():
-            statements += statements_of(f"{name} = _hg_VALUE", VALUE=made.items[place])
-        added = [f"{list_name(place)}.append({name})" for place, name in names.items()]
-        if not self._by_value:
-            return [*statements, *statements_of("\n".join(added)), ast.Continue()]
-        kinds = {name: self._new_kind() for name in names.values()}
-        tests = [f"_hg_type({name}) is {kind}" for name, kind in kinds.items()]
-        lists, items = ", ".join(map(list_name, names)), ", ".join(kinds)
-        text = (
-            f"if {' and '.join(tests)}:\n    {'; '.join(added)}\nelse:\n"
-            f"    ({', '.join(kinds.values())},) = _hg_look_parts(({lists},), ({items},))"
-        )
-        return [*statements, *statements_of(text), ast.Continue()]
 
 
 def list_name(place: int) -> str:
@@ -279,10 +399,15 @@ class Yielding(Sending):
     """What is yielded is sent, with its record's time; ``return`` goes on to the next record."""
 
     def __init__(
-        self, makers: RecordMakers, by_value: bool, timed: bool, takes_back: bool = False
+        self,
+        makers: RecordMakers,
+        by_value: bool,
+        timed: bool,
+        takes_back: bool = False,
+        following: Following = NOTHING_FOLLOWS,
     ) -> None:
         """``takes_back``: what was sent for a record that fails is taken back."""
-        super().__init__(makers, by_value, timed)
+        super().__init__(makers, by_value, timed, following)
         self._takes_back = takes_back
 
     def returned(self, value: ast.expr | None) -> list[ast.stmt]:
@@ -291,7 +416,9 @@ class Yielding(Sending):
     def yielded(self, value: ast.expr | None, looped: bool) -> list[ast.stmt]:
         statements = self._stamped(value or ast.Constant(None))
         if looped:  # a function may yield more than memory holds
-            send_on = "if _hg_len(_hg_sent) >= _hg_piece:\n    _hg_send_on()"
+            lists = self.following.lists
+            collected = "_hg_sent" if lists is None else list_name(lists[0])
+            send_on = f"if _hg_len({collected}) >= _hg_piece:\n    _hg_send_on()"
             if self._takes_back:
                 send_on += "\n    _hg_before = 0"
             statements += statements_of(send_on)
@@ -339,6 +466,50 @@ class Placing(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Name(self._names.get(node.id, node.id), node.ctx)
+
+
+def _refused(number: int) -> str:
+    return f"_hg_refused{number}"
+
+
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _bound(made: MadeRecord, prefix: str) -> tuple[Flow, list[ast.stmt]]:
+    """The items of a record in variables, which are assigned in the order of the expression."""
+    names = {place: f"{prefix}_{place}" for place in made.items}
+    statements: list[ast.stmt] = []
+    for place, item in made.items.items():
+        statements += statements_of(f"{names[place]} = _hg_VALUE", VALUE=item)
+    return (made, names), statements
+
+
+def _whole(flow: Flow) -> ast.expr:
+    """The record itself, made if need be."""
+    return _name(flow) if isinstance(flow, str) else flow[0].made_of(flow[1])
+
+
+def _may_be_tagged(made: MadeRecord | None) -> bool:
+    """Whether a value may be a pair of a tag and a value."""
+    if made is None:
+        return True
+    return made.shape is TUPLES and len(made.items) == 2 and not _is_immutable(made.items[0])
+
+
+def _is_tagged(flow: Flow) -> ast.expr:
+    if not isinstance(flow, str):
+        return _expression(f"_hg_isinstance({flow[1][0]}, _hg_tag)")
+    return _expression(
+        f"_hg_type({flow}) is _hg_tag or _hg_type({flow}) is _hg_tuple "
+        f"and _hg_len({flow}) == 2 and _hg_isinstance({flow}[0], _hg_tag)"
+    )
+
+
+def _expression(text: str) -> ast.expr:
+    (statement,) = statements_of(text)
+    assert isinstance(statement, ast.Expr)
+    return statement.value
 
 
 def _is_immutable(item: ast.expr) -> bool:

@@ -11,14 +11,14 @@ import ast
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from textwrap import indent
 from types import CodeType, FunctionType, GeneratorType, MethodType
 from typing import Final, TypeAlias, cast
 
 from headgate.base.elements import Record
-from headgate.base.fields import TUPLES, FieldShape, Place, RecordFields, Same
+from headgate.base.fields import TUPLES, FieldShape, Same
 from headgate.base.values import ATOMS, SOLE_HOLDER
 from headgate.core.inlining.apart import ApartLoop, item_name, names_of
 from headgate.core.inlining.bodies import (
@@ -37,11 +37,12 @@ from headgate.core.inlining.definitions import (
     plain_function,
 )
 from headgate.core.inlining.emissions import (
+    NOTHING_FOLLOWS,
     Answering,
     Folding,
+    Following,
     Judging,
     LoopRecord,
-    Parting,
     Placing,
     Returning,
     ScalarFolding,
@@ -51,10 +52,12 @@ from headgate.core.inlining.emissions import (
     list_name,
     statements_of,
 )
-from headgate.core.inlining.made_records import RecordMakers
+from headgate.core.inlining.made_records import MadeRecord, RecordMakers
 from headgate.core.inlining.scalars import makes_scalar_tuples
 from headgate.core.inlining.state_calls import StateCalls
+from headgate.core.inlining.steps import Step, placed
 from headgate.core.state.key_taking import RecordPart
+from headgate.functions.function import OutputTag
 
 Loop: TypeAlias = Callable[..., Record]
 """A compiled loop; what it takes is said where it is made."""
@@ -66,12 +69,6 @@ LOOPED: Final = f"{PREFIX}records"
 """What every loop goes over first: the list of records, or of what they have in one place."""
 
 _FROM: Final = f"{SOURCE} = _hg_iter({LOOPED})"
-
-_EACH: Final = f"""
-{_FROM}
-for _hg_RECORD in {SOURCE}:
-    _hg_BODY
-"""
 
 _TAKE_KEY: Final = """
     try:
@@ -116,6 +113,9 @@ _BUILTINS: Final = {
     "are_atoms": ATOMS.issuperset,
     "zip": zip,
     "exception": Exception,
+    "failures": (Exception, SystemExit),
+    "isinstance": isinstance,
+    "tag": OutputTag,
     "generator": GeneratorType,
     "not_found": (KeyError, TypeError),
 }
@@ -134,49 +134,6 @@ def body_of(call: object, parameters: int, definitions: Iterable[Definition]) ->
     if set(body.parameters[:bound]) & stored_names(body.statements):
         return None  # ``self`` is set once for all records
     return body
-
-
-@dataclass(frozen=True, slots=True)
-class PartingLoop:
-    """Takes apart the records that a function makes."""
-
-    run: Loop
-    """``run(records, list of each place …)`` adds to the lists."""
-    shape: FieldShape
-    same: list[Same | None]
-    """What is the same in all records, by place, or None for a list."""
-
-    def fields(self, records: list[Record]) -> RecordFields:
-        """What the function makes of these."""
-        places: list[Place] = [[] if place is None else place for place in self.same]
-        self.run(records, *(place for place in places if type(place) is list))
-        return RecordFields(places, len(records), None, self.shape)
-
-
-def parting_loop(
-    call: object,
-    body: InlineBody,
-    makers: RecordMakers,
-    given: dict[str, object],
-    *,
-    by_value: bool,
-) -> PartingLoop | None:
-    """None: what is returned is not made in one shape where it is returned.
-
-    ``given``: ``look_parts``, which is called with the lists and the items, adds to the lists what
-    is to be added in their place, and returns the kinds that need no further look.
-    """
-    parts = [part for statement in body.statements for part in ast.walk(statement)]
-    made = [makers.made(part.value) for part in parts if isinstance(part, ast.Return)]
-    places = common_places(made)
-    if body.yields or places is None or made[0] is None or not always_leaves(body.statements):
-        return None
-    listed = [number for number, place in enumerate(places) if place is None]
-    taken = ("records", *(list_name(place).removeprefix(PREFIX) for place in listed))
-    maker = _LoopMaker(call, body, ("RECORD",))
-    loop = maker.make(_EACH, Parting(makers, listed, by_value), given, taken)
-    same = [None if place is None else Same(place.value) for place in places]
-    return None if loop is None else PartingLoop(loop, made[0].shape, same)
 
 
 def reduce_loop(
@@ -253,14 +210,17 @@ def emitting_loop(
     states: StateCalls | None = None,
     part: RecordPart | None = None,
     apart: ApartLoop | None = None,
+    following: Following = NOTHING_FOLLOWS,
 ) -> Loop | None:
-    """``loop(records[, keys][, times], sent[, entries of each state …])`` sends what is emitted.
+    """``loop(records[, keys][, times], sent[, list of each place …][, entries of each state …])``.
 
-    ``sent`` is the list that it is added to. ``given`` are ``look`` and ``look_items``: each is
-    called with ``send`` and a value, sends the value that is to be sent in its place, and returns
-    the kinds that need no further look; and ``CONTEXT``, ``cursor``, ``piece``, ``send_on``,
-    ``stamp`` and ``failed``. ``part``, ``apart``: as for ``reduce_loop``; ``given`` has ``see``
-    then, too, which freezes keys. Those of a list are frozen already.
+    It sends what is emitted, and returns how many records each filter of ``following`` has refused.
+    ``sent`` is the list that it is added to, unless ``following`` has lists for fields.
+    ``given`` are ``look`` and ``look_items``: each is called with ``send`` and a value, sends the
+    value that is to be sent in its place, and returns the kinds that need no further look; and
+    ``CONTEXT``, ``cursor``, ``piece``, ``send_on``, ``stamp`` and ``failed``; ``look_parts`` and
+    ``send_tagged`` for what follows. ``part``, ``apart``: as for ``reduce_loop``; ``given`` has
+    ``see`` then, too, which freezes keys. Those of a list are frozen already.
     """
     roles = ("RECORD", "CONTEXT") if way.has_context else ("RECORD",)
     lists = {"RECORD": "records"} | ({"key": "keys"} if way.keyed and part is None else {})
@@ -286,23 +246,83 @@ def emitting_loop(
     maker = _LoopMaker(call, body, roles, states)
     text = f"{_SEND}_hg_key_kind = None\n{text}"
     given = given | _constant(part) | {"takes_none": way.takes_none}
-    emission = _emission_of(way, makers, stored_names(body.statements), record)
-    taken = (*lists.values(), *same, "sent")
-    return maker.make(text, emission, given, taken, way if call is None else None)
+    following, used = _placed(following, body)
+    emission = _emission_of(way, makers, stored_names(body.statements), record, following)
+    listed = [list_name(place).removeprefix(PREFIX) for place in following.lists or ()]
+    taken = (*lists.values(), *same, "sent", *listed)
+    key = way if call is None and following == NOTHING_FOLLOWS else None
+    return maker.make(text, emission, given | used, taken, key)
+
+
+def _placed(following: Following, body: InlineBody) -> tuple[Following, dict[str, object]]:
+    """The steps as they stand behind this body, and what the loop has to be given for them."""
+    function, given = body.function, dict[str, object]()
+    code = function.__code__
+    taken = {*body.parameters, *stored_names(body.statements), *code.co_freevars}
+    steps = []
+    for number, step in enumerate(following.steps):
+        found, more = placed(step, number, function.__globals__, taken)
+        given |= {**more, f"again{number}": step.again}
+        steps.append(found)
+    return replace(following, steps=tuple(steps)), given
 
 
 def _emission_of(
-    way: "LoopWay", makers: RecordMakers, variables: set[str], record: LoopRecord
+    way: "LoopWay",
+    makers: RecordMakers,
+    variables: set[str],
+    record: LoopRecord,
+    following: Following,
 ) -> Sending:
     match way.gives:
         case Gives.VALUES:
-            return Yielding(makers, way.by_value, way.timed, way.skips_failures)
+            return Yielding(makers, way.by_value, way.timed, way.skips_failures, following)
         case Gives.VALUE:
-            return Returning(makers, way.by_value, way.timed, variables, record)
+            return Returning(makers, way.by_value, way.timed, variables, record, following)
         case Gives.VALUE_OR_NOTHING:
-            return Answering(makers, way.by_value, way.timed)
+            return Answering(makers, way.by_value, way.timed, following)
         case Gives.VERDICT:
-            return Judging(makers, way.by_value, way.timed, record)
+            return Judging(makers, way.by_value, way.timed, record, following)
+
+
+def leaving_places(
+    body: InlineBody, makers: RecordMakers, way: "LoopWay", steps: Sequence[Step]
+) -> tuple[FieldShape, list[Same | None]] | None:
+    """The shape of all records that leave such a loop, and what is the same in all of them.
+
+    None in place of what has to have a list. None in all: they are not made in one shape where they
+    are emitted.
+    """
+    following, _ = _placed(Following(tuple(steps)), body)
+    maps = [step for step in following.steps if not step.is_filter]
+    emitted = _emitted(body, way)
+    made: list[MadeRecord | None] = []
+    if maps:
+        made = [maps[-1].makers.made(maps[-1].expression)]
+    elif way.gives is not Gives.VERDICT:
+        made = [makers.made(value) for value in emitted or ()]
+    places = common_places(made)
+    if emitted is None or places is None or made[0] is None:
+        return None
+    return made[0].shape, [None if place is None else Same(place.value) for place in places]
+
+
+def _emitted(body: InlineBody, way: "LoopWay") -> list[ast.expr | None] | None:
+    """The expressions whose values a body emits; None: others leave it, too."""
+    parts = [part for statement in body.statements for part in ast.walk(statement)]
+    if way.gives is not Gives.VALUES:
+        found = [part.value for part in parts if isinstance(part, ast.Return)]
+        return found if not body.yields and always_leaves(body.statements) else None
+    if any(isinstance(part, ast.YieldFrom) for part in parts):
+        return None
+    return [part.value for part in parts if isinstance(part, ast.Yield)]
+
+
+def emitting_places(body: InlineBody) -> int:
+    """In how many places a body emits."""
+    parts = [part for statement in body.statements for part in ast.walk(statement)]
+    kinds = (ast.Yield, ast.YieldFrom) if body.yields else (ast.Return,)
+    return sum(isinstance(part, kinds) for part in parts)
 
 
 def _count_holders() -> tuple[int | None, int | None]:
@@ -515,6 +535,10 @@ class _LoopMaker:
             statements = statements_of(" = ".join([*sorted(local), "None"])) + statements
         loop = Placing(self._roles, statements).place(template)
         begin = [f"{kind} = None" for kind in emission.kinds]
+        refused = emission.following.refused
+        if refused:
+            begin.append(f"{' = '.join(refused)} = 0")
+            loop += statements_of(f"return ({', '.join(refused)},)")
         begin += [] if self._states is None else self._states.begin
         statements = [*statements_of("\n".join(begin)), *loop]
         used = names_in(statements)

@@ -6,19 +6,18 @@ nothing is sent, but for whole pieces that a flat map had sent before it failed.
 """
 
 from collections.abc import Callable
+from typing import NoReturn
 
 from headgate.base.elements import Bundle, Key, Record
-from headgate.base.fields import TUPLES, FieldShape, RecordFields
-from headgate.base.values import ATOMS
+from headgate.base.fields import TUPLES, RecordFields, Same
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.copies import LOOKS, carried_places, is_immutable, is_pure
+from headgate.core.chain.copies import carried_places, is_immutable, is_pure
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.outputs import takes_fields
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
-from headgate.core.inlining.bodies import InlineBody
-from headgate.core.inlining.loops import Gives, PartingLoop, parting_loop
-from headgate.core.inlining.made_records import RecordMakers
+from headgate.core.inlining.loops import Gives
+from headgate.core.inlining.steps import Step, step_of
 from headgate.core.operators.record_loops import RecordLoops
 
 
@@ -35,6 +34,7 @@ class FunctionOperator(StatefulOperator):
         self._function: UserFunction = UserFunction(function, self.method)
         self._key_of = key_of
         self._call: Callable[..., Record]
+        self._loops: RecordLoops
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -54,6 +54,11 @@ class FunctionOperator(StatefulOperator):
     def keyed_context(self, context: OperatorContext) -> KeyedContext:
         """State for the function on a keyed stream; timers are for those that override this."""
         return KeyedContext(context)
+
+    def _as_step(self, *, is_filter: bool, again: Callable[[Record], NoReturn]) -> Step | None:
+        if self._keyed is not None or self.failures is not None:
+            return None
+        return step_of(self._call, self._loops.body, is_filter, again)
 
     def loops(
         self,
@@ -84,61 +89,28 @@ class MapOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._loops = self.loops(Gives.VALUE)
-        self._fields: MadeFields | None = None
+        self._loops = self.loops(Gives.VALUE, is_free=self._is_free)
+        self._keeps_nothing = is_pure(self._call)
+        self._carried: list[Same | None] | None = None
         if self._keyed is None and self.failures is None:
-            self._fields = MadeFields(self._call, self._loops.body, not self.reuses_objects)
+            self._carried = carried_places(self._call)
 
     def process(self, bundle: Bundle, number: int) -> None:
-        made = self._fields
-        if made is not None and made.shape is not None and takes_fields(self.output, *made.shape):
-            fields = made.of(bundle.records)
-            if fields is not None:
-                self.output.collect(Bundle.of_fields(fields, bundle.timestamps))
-                return
+        carried = self._carried
+        if carried is not None and takes_fields(self.output, TUPLES, len(carried)):
+            records = bundle.records
+            places = [list(records) if place is None else place for place in carried]
+            fields = RecordFields(places, len(records))
+            self.output.collect(Bundle.of_fields(fields, bundle.timestamps))
+            return
         self._loops.run(bundle)
 
+    def as_step(self, again: Callable[[Record], NoReturn]) -> Step | None:
+        return self._as_step(is_filter=False, again=again)
 
-class MadeFields:
-    """What a ``map`` makes, taken apart as it is made, for outputs that keep fields apart.
-
-    Law: the fields are those of the records that the function would return, each item the
-    receiver's own. Two kinds of functions are known: those that put their argument and constants
-    into a tuple, which is never looked at, and those that make records of one shape where they
-    return. Of others there is no ``shape``.
-    """
-
-    shape: tuple[FieldShape, int] | None = None
-    """And the number of fields."""
-
-    def __init__(
-        self, call: Callable[[Record], Record], body: InlineBody | None, copies: bool
-    ) -> None:
-        """``body``: what stands in loops in place of a call, if something does."""
-        self._carried = carried_places(call)
-        self._free: PartingLoop | None = None
-        if self._carried is not None:
-            self.shape = TUPLES, len(self._carried)
-        elif body is not None:
-            self._makers = makers = RecordMakers(body.function)
-            parting = parting_loop(call, body, makers, LOOKS, by_value=copies)
-            if parting is not None:
-                self._parting = parting
-                self.shape = parting.shape, len(parting.same)
-                if copies and is_pure(call):
-                    self._free = parting_loop(call, body, makers, LOOKS, by_value=False)
-
-    def of(self, records: list[Record]) -> RecordFields | None:
-        """None: a class that the function makes records of has changed, and it has to be called."""
-        if self._carried is not None:
-            carried = [list(records) if place is None else place for place in self._carried]
-            return RecordFields(carried, len(records))
-        if not self._makers.hold():
-            self.shape = None
-            return None
-        if self._free is not None and ATOMS.issuperset(map(type, records)):
-            return self._free.fields(records)
-        return self._parting.fields(records)
+    def _is_free(self, bundle: Bundle) -> bool:
+        """A function that keeps nothing makes something new of what cannot be changed."""
+        return self._keeps_nothing and is_immutable(bundle)
 
 
 class FilterOperator(FunctionOperator):
@@ -155,6 +127,9 @@ class FilterOperator(FunctionOperator):
 
     def process(self, bundle: Bundle, number: int) -> None:
         self._loops.run(bundle)
+
+    def as_step(self, again: Callable[[Record], NoReturn]) -> Step | None:
+        return self._as_step(is_filter=True, again=again)
 
 
 class FlatMapOperator(FunctionOperator):

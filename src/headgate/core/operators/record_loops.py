@@ -11,18 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import length_hint
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-from headgate.base.elements import Bundle, Key, Record
-from headgate.base.fields import RecordFields
+from headgate.base.elements import Bundle, Key, Record, Times
+from headgate.base.fields import FieldShape, RecordFields, Same
 from headgate.core.chain.collector import Collector, TimedContext
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.copies import LOOKS
+from headgate.core.chain.copies import LOOKS, look_parts
 from headgate.core.chain.keyed_context import KeySelection
+from headgate.core.chain.outputs import Trail, takes_fields, trail_from
 from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.user_function import iterable
 from headgate.core.inlining.apart import ApartLoop, ApartLoops, FieldForm, apart_loop
 from headgate.core.inlining.bodies import InlineBody
+from headgate.core.inlining.emissions import NOTHING_FOLLOWS, Following
 from headgate.core.inlining.loops import (
     Gives,
     Loop,
@@ -31,6 +33,8 @@ from headgate.core.inlining.loops import (
     called_body,
     can_emit,
     emitting_loop,
+    emitting_places,
+    leaving_places,
 )
 from headgate.core.inlining.made_records import RecordMakers
 from headgate.core.inlining.own_methods import found_by_code
@@ -54,7 +58,17 @@ class LoopKind(NamedTuple):
     timed: bool
     states: tuple[tuple[str, InlineState], ...]
     """Those that are inlined, by attribute."""
+    follows: bool = False
+    """The steps behind the function stand in the loop."""
+    parts: bool = False
+    """What it gives leaves as fields."""
 
+
+Leaving: TypeAlias = tuple[FieldShape, list[Same | None]]
+"""The shape of what leaves a loop as fields, and by place what is the same in all records."""
+
+MOST_PLACES: Final = 4
+"""A function that emits in more places has no steps in its loop: they stand in each of these."""
 
 MOST_KINDS: Final = 16
 """A function that has other states in its attributes again and again has its loops made anew."""
@@ -111,6 +125,8 @@ class RecordLoops:
             "cursor": cursor,
             "failed": self._failed,
             "iterator": partial(_iterator, who),
+            "look_parts": look_parts,
+            "send_tagged": self._send_tagged,
         }
         if selection is not None:
             self._given |= {"see": selection.see, "key_of": selection.key}
@@ -125,6 +141,18 @@ class RecordLoops:
         )
         self._known: dict[str, tuple[object, tuple[InlineState, PlainState] | None]] = {}
         """The state that was last in an attribute, and how it is inlined."""
+        self._trail = Trail(collector.output)
+        if self._streak is None and emitting_places(self._body or self._called) <= MOST_PLACES:
+            self._trail = trail_from(collector.output)
+        steps = self._trail.steps
+        self._has_maps = not all(step.is_filter for step in steps)
+        self._keeps_count = self._keeps_times and not any(step.is_filter for step in steps)
+        self._refused: Sequence[int] = ()
+        self._sides = Collector(collector.output, collector.copies)
+        self._end = collector
+        if steps:
+            self._end = Collector(self._trail.output, collector.copies, has_sides=False)
+        self._leaving: dict[tuple[bool, bool], Leaving | None] = {}
         self._loops: dict[LoopKind, Loop] = {}
         self._apart: dict[LoopKind, ApartLoops[tuple[ApartLoop, Loop]]] = {}
         self._at_hand = Bundle([])
@@ -146,28 +174,79 @@ class RecordLoops:
         is_inlined = self.is_inlined
         states = self._inline_states() if is_inlined else []
         names = tuple((name, state) for name, state, _ in states)
-        timed = bundle.timestamps is not None and not self._keeps_times
-        kind = LoopKind(is_inlined, self._way.by_value, timed, names)
+        follows = bool(self._trail.steps) and self._trail.holds()
+        keeps_times = self._keeps_count if follows else self._keeps_times
+        timed = bundle.timestamps is not None and not keeps_times
+        leaving = self._leaving_fields(is_inlined, follows)
+        kind = LoopKind(is_inlined, self._way.by_value, timed, names, follows, leaving is not None)
         found = self._over_fields(kind, bundle)
         if found is not None:
             loop, lists = found
         else:
             bundle, keys = self._keyed(bundle)
-            if self._is_free is not None and kind.by_value and self._is_free(bundle):
+            if (
+                self._is_free is not None
+                and kind.by_value
+                and not (follows and self._has_maps)
+                and self._is_free(bundle)
+            ):
                 kind = kind._replace(by_value=False)
             loop = self._loop(kind)
             lists = [bundle.records, *keys, *_beside(kind, bundle)]
         if self._passed is not None:
             self._passed.time_ms = None
-        run = partial(self._run, loop, lists, [entries for _, _, entries in states])
-        if self._streak is None:
-            times = bundle.timestamps if self._keeps_times else None
-            self._collector.sweep_loop(run, kind.timed, times)
+        entries = [entries for _, _, entries in states]
+        times = bundle.timestamps if keeps_times else None
+        end = self._end if follows else self._collector
+        if self._streak is not None:
+            self._at_hand = bundle
+            end.sweep_loop(partial(self._run, loop, lists, entries), kind.timed)
+            self._streak.ended(bundle)
+            self._at_hand = Bundle([])
             return
-        self._at_hand = bundle
-        self._collector.sweep_loop(run, kind.timed)
-        self._streak.ended(bundle)
-        self._at_hand = Bundle([])
+        before = end.sent
+        if leaving is not None:
+            self._run_apart(loop, lists, entries, leaving, end, kind.timed, times)
+        else:
+            end.sweep_loop(partial(self._run, loop, lists, entries), kind.timed, times)
+        if follows:
+            self._trail.count(end.sent - before, self._refused)
+        self._sides.flush()
+
+    def _run_apart(
+        self,
+        loop: Loop,
+        lists: Sequence[object],
+        entries: Sequence[Entries],
+        leaving: Leaving,
+        end: Collector,
+        timed: bool,
+        times: Times,
+    ) -> None:
+        def run(sent: list[Record], *places: list[Record]) -> None:
+            self._run(loop, lists, [*places, *entries], sent)
+
+        end.sweep_fields(run, *leaving, timed, times)
+
+    def _leaving_fields(self, is_inlined: bool, follows: bool) -> Leaving | None:
+        """What leaves the loop, if that is taken apart by who takes it."""
+        if self._streak is not None:
+            return None
+        form = is_inlined, follows
+        if form not in self._leaving:
+            body = self._body if is_inlined else None
+            steps = self._trail.steps if follows else ()
+            self._leaving[form] = leaving_places(
+                body or self._called, self._makers, self._way, steps
+            )
+        leaving = self._leaving[form]
+        if leaving is None:
+            return None
+        output = self._trail.output if follows else self._collector.output
+        return leaving if takes_fields(output, leaving[0], len(leaving[1])) else None
+
+    def _send_tagged(self, value: Record, time_ms: int | None) -> None:
+        self._sides.take([value], time_ms)
 
     def _over_fields(self, kind: LoopKind, bundle: Bundle) -> tuple[Loop, Sequence[object]] | None:
         """The loop over records that are taken apart, and its lists; None: it needs records."""
@@ -203,10 +282,10 @@ class RecordLoops:
         return bundle, []
 
     def _run(
-        self, loop: Loop, lists: Sequence[object], entries: Sequence[Entries], sent: list[object]
+        self, loop: Loop, lists: Sequence[object], more: Sequence[object], sent: list[object]
     ) -> None:
         try:
-            loop(*lists, sent, *entries)
+            self._refused = loop(*lists, sent, *more) or ()
         except StopIteration as error:
             raised = self._raised(error)
             if raised is error:
@@ -275,15 +354,22 @@ class RecordLoops:
             owner = getattr(call, "__self__", None)
             by_code = found_by_code(owner, dir(type(owner)))
             states = StateCalls(body, dict(kind.states), context, self._harmless.names, by_code)
+        leaving = self._leaving_fields(kind.is_inlined, kind.follows) if kind.parts else None
+        following = NOTHING_FOLLOWS
+        if kind.follows or leaving is not None:
+            steps = self._trail.steps if kind.follows else ()
+            lists = None if leaving is None else lists_in(leaving[1])
+            following = Following(steps, lists, self._collector.has_sides)
         loop = emitting_loop(
             call,
             body,
             self._makers,
-            self._given,
+            self._given | (self._end.loop_parts() if kind.follows else {}),
             way=replace(self._way, by_value=kind.by_value, timed=kind.timed),
             states=states,
             part=self._part,
             apart=apart,
+            following=following,
         )
         assert loop is not None, "a body that was found is there"
         return loop
@@ -320,6 +406,11 @@ class ResultLoop:
     def add_results(self, values: Iterator[Record], found: list[Record]) -> None:
         """Add one for each; after an error the values go on behind the one that failed."""
         self._loop(values, found)
+
+
+def lists_in(same: Sequence[Same | None]) -> tuple[int, ...]:
+    """The places that have lists."""
+    return tuple(number for number, place in enumerate(same) if place is None)
 
 
 def _beside(kind: LoopKind, bundle: Bundle) -> list[list[int | None]]:
