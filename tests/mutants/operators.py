@@ -306,6 +306,14 @@ OPERATORS = (
         "tests/core/inlining/test_any_chain.py",
     ),
     Mutant(
+        "field-of-a-dict-before-it-is-there",
+        "core/inlining/made_records.py",
+        "        self._fails = self._fails or node.id == self._record\n",
+        "",
+        "a record that is handed to somebody while it is filled is never made",
+        "tests/core/inlining/test_made_records.py",
+    ),
+    Mutant(
         "bundle-that-grows-stays-immutable",
         "base/elements.py",
         "            self.records.extend(other.records)\n            self.known_immutable = None\n",

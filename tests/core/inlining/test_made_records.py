@@ -11,7 +11,13 @@ import pytest
 
 from headgate.api.row import Row
 from headgate.base.elements import Bundle
-from headgate.core.inlining.made_records import RecordMakers, assigning_class
+from headgate.core.inlining.bodies import InlineBody
+from headgate.core.inlining.made_records import (
+    RecordMakers,
+    WrittenDown,
+    assigning_class,
+    written_down,
+)
 from headgate.core.operators.basic import MapOperator
 from tests.core.chain.kit import INLINING, KeptOutput, open_operator
 
@@ -121,6 +127,19 @@ class Computed:
         pass
 
 
+class Leveled:
+    def __init__(self, user: str) -> None:
+        self.user = user
+        self.level = "none"
+        self.ratio = 0.5
+
+
+class Shared:
+    def __init__(self, user: str) -> None:
+        self.user = user
+        self.places = (1, 2)
+
+
 class Open:
     def __init__(self, *users: str) -> None:
         self.users = users
@@ -141,6 +160,7 @@ class Empty:
         (Slotted, ("user", "ms")),
         (Named, ("user", "ms")),
         (Swapped, ("name", "ms")),
+        (Leveled, ("user", "level", "ratio")),
     ],
 )
 def test_classes_that_only_assign_are_recognised(kind: type, names: tuple[str, ...]) -> None:
@@ -154,7 +174,7 @@ def test_classes_that_only_assign_are_recognised(kind: type, names: tuple[str, .
     [
         *(Listing, Checked, Frozen, Noted, Guarded, Finalized, Derived, Lowered, Doubled),
         *(Forgetful, Overwritten, Computed, Open, Inherits, Empty),
-        *(int, dict, len, None, Visit("a")),
+        *(Shared, int, dict, len, None, Visit("a")),
     ],
 )
 def test_classes_that_do_more_are_not(kind: Any) -> None:
@@ -165,11 +185,12 @@ def expression(source: str) -> ast.expr:
     return ast.parse(source, mode="eval").body
 
 
+LEVELED = {0: "x", 1: "'none'", 2: "0.5"}
 ROW_OF_FIELDS = "Row.__headgate_of_fields__({'user': a, 'n': b})"
 
 
 def function() -> FunctionType:
-    kinds = (Visit, Slotted, Named, Swapped, Row)
+    kinds = (Visit, Slotted, Named, Swapped, Leveled, Row)
     return FunctionType((lambda: None).__code__, {kind.__name__: kind for kind in kinds})
 
 
@@ -183,6 +204,7 @@ def function() -> FunctionType:
         ("Visit(ms=x, user=y)", ("user", "ms"), {1: "x", 0: "y"}, "Visit(a, b)"),
         ("Named(ms=x, user=y)", ("user", "ms"), {1: "x", 0: "y"}, "Named(user=a, ms=b)"),
         ("Swapped(x, user=y)", ("name", "ms"), {1: "x", 0: "y"}, "Swapped(b, a)"),
+        ("Leveled(x)", ("user", "level", "ratio"), LEVELED, "Leveled(a)"),
         ("Row(user=x, n=y)", ("user", "n"), {0: "x", 1: "y"}, ROW_OF_FIELDS),
     ],
 )
@@ -194,7 +216,7 @@ def test_items_come_in_the_order_in_which_they_are_evaluated(
     assert found.shape.names == names
     assert [*found.items] == [*items]
     assert {place: ast.unparse(item) for place, item in found.items.items()} == items
-    assert ast.unparse(found.made_of({0: "a", 1: "b"})) == made
+    assert ast.unparse(found.made_of({0: "a", 1: "b", 2: "c"})) == made
 
 
 @pytest.mark.parametrize(
@@ -311,3 +333,45 @@ def test_a_map_makes_what_its_class_is_now(monkeypatch: pytest.MonkeyPatch) -> N
     operator.process(Bundle(ROWS[1:]), 0)
     names = [type(record).__name__ for record in output.records]
     assert names == ["Visit", "Slotted", "Slotted"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("r = Leveled(x)\nr.level = y\nreturn r", ["x", "y", "0.5"]),
+        ("r = Visit(x, y)\nr.ms += r.ms\nreturn r", ["x", "y + y"]),
+        ("r = {'a': x}\nr['b'] = r['a']\nyield r", ["x", "x"]),
+    ],
+)
+def test_a_record_that_is_filled_and_sent_is_its_fields(lines: str, expected: list[str]) -> None:
+    body = InlineBody(function(), ("x", "y"), tuple(ast.parse(lines).body), "yield" in lines)
+    found = written_down(body, RecordMakers(body.function))
+    names: dict[str, Any] = {"x": 2, "y": 3}
+    for statement in found.statements[:-1]:
+        module = ast.Module([statement], [])
+        exec(compile(ast.fix_missing_locations(module), "", "exec"), names)
+    (sent,) = [part for part in ast.walk(found.statements[-1]) if isinstance(part, WrittenDown)]
+    items = [names[item.id] for item in sent.items if isinstance(item, ast.Name)]
+    assert items == [eval(text, {"x": 2, "y": 3}) for text in expected]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "r = Leveled(x)\nkeep(r)\nreturn r",
+        "r = Leveled(x)\nr.more = 1\nreturn r",
+        "r = Leveled(x)\nr.__dict__['level'] = 1\nreturn r",
+        "r = Leveled(x)\nreturn (r, 1)",
+        "r = Leveled(x)\nr = r\nreturn r",
+        "r = Leveled(x)\nyield r\nr.level = 1",
+        "r = {'a': x}\nif x:\n    r['b'] = 1\nreturn r",
+        "r = {'a': x}\ny = r['b']\nr['b'] = 1\nreturn r",
+        "r = {'a': x}\ndel r['a']\nreturn r",
+        "note(r)\nr = {'a': x}\nreturn r",
+        "r = [x]\nreturn r",
+        "x = {'a': x}\nx['b'] = 1\nreturn x",
+    ],
+)
+def test_a_record_with_which_more_is_done_is_made(lines: str) -> None:
+    body = InlineBody(function(), ("x", "y"), tuple(ast.parse(lines).body), "yield" in lines)
+    assert written_down(body, RecordMakers(body.function)) is body

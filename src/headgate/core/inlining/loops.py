@@ -52,7 +52,7 @@ from headgate.core.inlining.emissions import (
     list_name,
     statements_of,
 )
-from headgate.core.inlining.made_records import MadeRecord, RecordMakers
+from headgate.core.inlining.made_records import MadeRecord, RecordMakers, filled
 from headgate.core.inlining.scalars import makes_scalar_tuples
 from headgate.core.inlining.state_calls import StateCalls
 from headgate.core.inlining.steps import Step, placed
@@ -114,6 +114,7 @@ _BUILTINS: Final = {
     "zip": zip,
     "exception": Exception,
     "failures": (Exception, SystemExit),
+    "filled": filled,
     "isinstance": isinstance,
     "tag": OutputTag,
     "generator": GeneratorType,

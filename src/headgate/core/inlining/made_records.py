@@ -8,14 +8,16 @@ code of the user's runs while it is made of them.
 
 import ast
 import dis
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType
 from typing import Final
 
-from headgate.base.fields import PLAIN_KINDS, TUPLES, FieldShape
+from headgate.base.fields import PLAIN_KINDS, TUPLES, FieldShape, Same
 from headgate.base.layouts import layout_of
 from headgate.base.shapes import field_shape, is_row
+from headgate.core.inlining.bodies import InlineBody, names_in
 
 MOST_ITEMS: Final = 8
 """Tuples with more items are looked at by a call."""
@@ -37,6 +39,8 @@ class MadeRecord:
     """The places of its positional arguments, in order."""
     named: Mapping[str, int] = field(default_factory=dict)
     """And those of the others."""
+    is_assigned: bool = False
+    """Fields were assigned after it was made: the class alone does not make it."""
 
     def made_of(self, names: Mapping[int, str]) -> ast.expr:
         """The expression that makes the record of these variables, by place."""
@@ -47,6 +51,10 @@ class MadeRecord:
         if self.shape.is_row and self.maker is not None:
             maker = ast.Attribute(self.maker, "__headgate_of_fields__", ast.Load())
             return ast.Call(func=maker, args=[ast.Dict(keys=keys, values=items)], keywords=[])
+        if self.maker is not None and self.is_assigned:
+            keys_of = ast.Tuple([ast.Constant(name) for name in self.shape.names], ast.Load())
+            fill, values = ast.Name("_hg_filled", ast.Load()), ast.Tuple(items, ast.Load())
+            return ast.Call(func=fill, args=[self.maker, keys_of, values], keywords=[])
         if self.maker is not None:
             arguments = [items[place] for place in self.positional]
             named = [ast.keyword(name, items[place]) for name, place in self.named.items()]
@@ -63,8 +71,8 @@ class AssigningClass:
     kind: type
     init: FunctionType
     shape: FieldShape
-    parameters: tuple[str, ...]
-    """Of ``__init__``, in the order of the fields that they become."""
+    parameters: tuple[str | Same, ...]
+    """Of ``__init__``, or what it assigns in all cases, in the order of the fields."""
     order: tuple[str, ...]
     """The same in the order of arguments."""
     defaults: Mapping[str, object]
@@ -99,6 +107,8 @@ class RecordMakers:
                     return None
                 shape = field_shape(dict, tuple(map(str, names)))
                 return None if shape is None else MadeRecord(shape, dict(enumerate(values)))
+            case WrittenDown(made=made):
+                return made
             case ast.Call(func=ast.Name(id=name)):
                 found = self._class(name)
                 if found is None:
@@ -128,7 +138,7 @@ def assigning_class(kind: object) -> AssigningClass | None:
     attributes = _assigned(init.__code__)
     if not attributes or len(attributes) > MOST_FIELDS:
         return None
-    shape = field_shape(kind, tuple(attributes.values()))
+    shape = field_shape(kind, tuple(attributes))
     layout = layout_of(kind)
     if shape is None or layout is None or not layout.takes_assignments:
         return None
@@ -137,7 +147,7 @@ def assigning_class(kind: object) -> AssigningClass | None:
     given = init.__defaults__ or ()
     optional = code.co_varnames[code.co_argcount - len(given) : code.co_argcount]
     defaults = {**dict(zip(optional, given, strict=True)), **(init.__kwdefaults__ or {})}
-    return AssigningClass(kind, init, shape, tuple(attributes), order, defaults)
+    return AssigningClass(kind, init, shape, tuple(attributes.values()), order, defaults)
 
 
 def _instance(call: ast.Call, found: AssigningClass) -> MadeRecord | None:
@@ -157,10 +167,14 @@ def _instance(call: ast.Call, found: AssigningClass) -> MadeRecord | None:
             if name not in found.defaults or type(found.defaults[name]) not in PLAIN_KINDS:
                 return None
             given[name] = ast.Constant(found.defaults[name])  # type: ignore[arg-type]
-    places = {name: place for place, name in enumerate(found.parameters)}
+    places = {name: at for at, name in enumerate(found.parameters) if isinstance(name, str)}
+    items = {places[name]: item for name, item in given.items()}
+    for place, constant in enumerate(found.parameters):
+        if isinstance(constant, Same):
+            items[place] = ast.Constant(constant.value)
     return MadeRecord(
         found.shape,
-        {places[name]: item for name, item in given.items()},
+        items,
         call.func,
         tuple(places[name] for name in positional),
         {name: places[name] for name in found.order if name not in positional},
@@ -179,33 +193,169 @@ def _row(call: ast.Call, kind: type) -> MadeRecord | None:
     return MadeRecord(shape, items, call.func, (), {name: at for at, name in enumerate(names)})
 
 
-def _assigned(code: CodeType) -> dict[str, str] | None:
-    """Attributes by the parameters that ``__init__`` assigns to them, in order; None: it does more.
+def _assigned(code: CodeType) -> dict[str, str | Same] | None:
+    """What ``__init__`` assigns to each attribute, in order; None: it does more.
 
-    Each parameter becomes one attribute.
+    That is one of its parameters, each of them once, or a plain constant.
     """
     if code.co_flags & (_HAS_ARGS | _HAS_KEYWORDS):
         return None
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if len(code.co_varnames) != len(parameters) or not parameters:
         return None
-    found: dict[str, str] = {}
-    stack: list[object] = []
+    found: dict[str, str | Same] = {}
+    stack: list[str | Same] = []
     for step in dis.get_instructions(code):
         if step.opname.startswith("LOAD_FAST"):
             stack += step.argval if isinstance(step.argval, tuple) else [step.argval]
         elif step.opname == "STORE_ATTR":
-            if len(stack) != 2 or stack[1] != parameters[0] or stack[0] in found:
+            if len(stack) != 2 or stack[1] != parameters[0] or step.argval in found:
                 return None
-            found[str(stack[0])] = step.argval
+            found[step.argval] = stack[0]
             stack.clear()
-        elif step.opname in ("LOAD_CONST", "RETURN_CONST"):
+        elif step.opname == "LOAD_CONST" and not stack:
+            stack.append(Same(step.argval))
+        elif step.opname == "RETURN_CONST":
             if step.argval is not None or stack:
                 return None
         elif step.opname not in _IDLE:
             return None
-    is_whole = found.keys() == {*parameters[1:]} and len({*found.values()}) == len(found)
-    return found if is_whole else None
+    if stack not in ([], [Same(None)]):  # what is returned
+        return None
+    values = [value for value in found.values() if isinstance(value, str)]
+    constants = [value[0] for value in found.values() if isinstance(value, Same)]
+    is_whole = sorted(values) == sorted(parameters[1:])
+    return found if is_whole and values and PLAIN_KINDS.issuperset(map(type, constants)) else None
+
+
+class WrittenDown(ast.expr):
+    """Stands for a record that was made, and perhaps changed, before it is sent."""
+
+    _fields = ("items",)
+    made: MadeRecord
+    items: list[ast.expr]
+    """Those of ``made``, for those who look for names."""
+
+
+def written_down(body: InlineBody, makers: "RecordMakers") -> InlineBody:
+    """The same body, but a record that it makes, fills and sends at its end is never made.
+
+    As in ``event = Event(…)``, ``event.level = …``, ``return event``: its fields are variables.
+    What else the body does with the record must be to read its fields.
+    """
+    for number, statement in enumerate(body.statements):
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                made = makers.made(value)
+                rest = body.statements[number + 1 :]
+                if made is None or name in body.parameters or made.shape.is_row:
+                    continue
+                earlier = body.statements[:number]
+                written = _Written(name, made, f"_hg_field_of_{name}_")
+                found = written.rewritten(rest)
+                if found is not None and name not in names_in(earlier):
+                    begun = [
+                        ast.copy_location(_assignment(written.name(place), item), statement)
+                        for place, item in made.items.items()
+                    ]
+                    return replace(body, statements=(*earlier, *begun, *found))
+            case _:
+                pass
+    return body
+
+
+class _Written(ast.NodeTransformer):
+    """Puts variables in the place of the fields of a record that a body has made."""
+
+    def __init__(self, record: str, made: MadeRecord, prefix: str) -> None:
+        self._record = record
+        self._made = made
+        self._prefix = prefix
+        self._names = [*made.shape.names]
+        self._fails = made.shape.kind is tuple
+
+    def name(self, place: int) -> str:
+        return f"{self._prefix}{place}"
+
+    def rewritten(self, statements: Sequence[ast.stmt]) -> list[ast.stmt] | None:
+        """None: more is done with the record, or it is not sent at the end."""
+        if not statements or self._fails:
+            return None
+        *others, last = map(deepcopy, statements)
+        sending = last.value if isinstance(last, ast.Expr) else last
+        if not isinstance(sending, ast.Return | ast.Yield):
+            return None
+        if not isinstance(sending.value, ast.Name) or sending.value.id != self._record:
+            return None
+        found = [self._statement(statement) for statement in others]
+        if self._fails:
+            return None
+        names = {place: self.name(place) for place in range(len(self._names))}
+        items: dict[int, ast.expr] = {
+            place: ast.Name(name, ast.Load()) for place, name in names.items()
+        }
+        shape = field_shape(self._made.shape.kind, tuple(self._names))
+        if shape is None or len(self._names) > MOST_FIELDS:
+            return None
+        made = MadeRecord(shape, items, self._made.maker, is_assigned=True)
+        sent = ast.copy_location(WrittenDown(), last)
+        sent.made, sent.items = made, [*items.values()]
+        sending.value = sent
+        return [*found, last]
+
+    def _statement(self, statement: ast.stmt) -> ast.stmt:
+        match statement:
+            case ast.Assign(targets=[ast.Subscript() as field]) if self._key(field) is not None:
+                key = str(self._key(field))
+                if key not in self._names:  # a dict gets another one, in all records
+                    value = self.visit(statement.value)
+                    self._names.append(key)
+                    assigned = _assignment(self.name(len(self._names) - 1), value)
+                    return ast.copy_location(assigned, statement)
+            case _:
+                pass
+        found: ast.stmt = self.visit(statement)
+        return found
+
+    def _key(self, field: ast.expr) -> str | None:
+        """Which field of the record this is; None: of another value."""
+        match field:
+            case ast.Attribute(value=ast.Name(id=name), attr=key):
+                is_field = self._made.shape.kind is not dict
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)):
+                is_field = self._made.shape.kind is dict and type(key) is str
+            case _:
+                return None
+        return str(key) if is_field and name == self._record else None
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        return self._read(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        return self._read(node)
+
+    def _read(self, node: ast.Attribute | ast.Subscript) -> ast.AST:
+        key = self._key(node)
+        if key not in self._names or isinstance(node.ctx, ast.Del):
+            return self.generic_visit(node)
+        variable = ast.Name(self.name(self._names.index(str(key))), node.ctx)
+        return ast.copy_location(variable, node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        self._fails = self._fails or node.id == self._record
+        return node
+
+
+def _assignment(name: str, value: ast.expr) -> ast.Assign:
+    return ast.Assign([ast.Name(name, ast.Store())], value)
+
+
+def filled(kind: type, names: Sequence[str], values: Sequence[object]) -> object:
+    """An instance with these attributes, of a class whose ``__init__`` only assigns."""
+    record: object = object.__new__(kind)
+    for name, value in zip(names, values, strict=True):
+        setattr(record, name, value)
+    return record
 
 
 _IDLE: Final = frozenset({"RESUME", "NOP", "COPY_FREE_VARS", "RETURN_VALUE"})

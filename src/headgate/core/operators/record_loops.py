@@ -36,7 +36,7 @@ from headgate.core.inlining.loops import (
     emitting_places,
     leaving_places,
 )
-from headgate.core.inlining.made_records import RecordMakers
+from headgate.core.inlining.made_records import RecordMakers, written_down
 from headgate.core.inlining.own_methods import found_by_code
 from headgate.core.inlining.state_calls import (
     InlineState,
@@ -135,6 +135,8 @@ class RecordLoops:
         parameters = ("_hg_record",) if passed is None else ("_hg_record", "_hg_context")
         self._called = called_body(gives, parameters)
         self._makers = RecordMakers((self._body or self._called).function)
+        self._written = None if self._body is None else written_down(self._body, self._makers)
+        """The body for loops in which records need not be made where it makes them."""
         self._harmless = HarmlessNames(self._body or self._called)
         self._attributes = (
             [] if self._body is None or not self._way.keyed else state_attributes(call, self._body)
@@ -234,7 +236,7 @@ class RecordLoops:
             return None
         form = is_inlined, follows
         if form not in self._leaving:
-            body = self._body if is_inlined else None
+            body = self._written if is_inlined else None
             steps = self._trail.steps if follows else ()
             self._leaving[form] = leaving_places(
                 body or self._called, self._makers, self._way, steps
@@ -338,15 +340,18 @@ class RecordLoops:
             self._apart.clear()
 
     def _made_apart(self, kind: LoopKind, form: FieldForm) -> tuple[ApartLoop, Loop] | None:
-        body = self._body
+        body = self._body_for(kind)
         assert body is not None, "only functions that are inlined read fields"
         record = body.parameters[-2 if self._way.has_context else -1]
         assert self._form is not None
         apart = apart_loop(body, record, form, self._form, all_places=False)
         return None if apart is None else (apart, self._made_loop(kind, apart))
 
+    def _body_for(self, kind: LoopKind) -> InlineBody | None:
+        return self._written if kind.parts or kind.follows else self._body
+
     def _made_loop(self, kind: LoopKind, apart: ApartLoop | None = None) -> Loop:
-        call, body = (self._call, self._body) if kind.is_inlined else (None, self._called)
+        call, body = (self._call, self._body_for(kind)) if kind.is_inlined else (None, self._called)
         assert body is not None
         states = None
         if kind.states:
