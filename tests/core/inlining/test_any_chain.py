@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle
 from headgate.base.errors import UserFunctionFailed
-from headgate.core.chain.operator import Operator
+from headgate.core.chain.operator import Operator, PollResult
 from headgate.core.chain.outputs import ChainedOutput, CountingOutput, trail_from
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.functions.function import OutputTag
 from tests.core.chain.kit import INLINING, KeptOutput, open_operator
 from tests.core.inlining.program_kit import (
@@ -29,6 +30,7 @@ from tests.core.inlining.program_kit import (
     program,
     statements,
 )
+from tests.core.operators.kit import ScriptedSource
 
 HEADS = ("map", "filter", "flat map", "process", "keyed process")
 
@@ -278,3 +280,28 @@ def test_names_mean_what_they_mean_where_the_step_stands() -> None:
     of_three = FilterOperator(lambda text: len(str(text)) == 3)
     chain = run([MapOperator(numbered), of_three], [1, 2000])
     assert chain.end.records == [101] and chain.steps == 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda event: event["items"],
+        lambda event: (event["items"], 1),
+        lambda event: event,
+        lambda event: {"items": event["items"], "more": event},
+        lambda event: (len(event["items"]), event["name"]),
+    ],
+)
+@pytest.mark.parametrize("takes_fields", [True, False])
+def test_what_a_source_keeps_is_not_what_a_map_sends(function: Any, takes_fields: bool) -> None:
+    """A map that only reads is given the source's own records."""
+    INLINING["on"] = True
+    kept: list[dict[str, Any]] = [{"name": "a", "items": [number]} for number in range(20)]
+    expected = [repr(function(record)) for record in kept]
+    source = SourceOperator(ScriptedSource(), ([kept],))
+    chain = Chained([source, MapOperator(function)], False, takes_fields)
+    assert source.poll() is PollResult.RECORDS
+    for record in kept:
+        record["items"].append(-1)
+        record["name"] = "b"
+    assert [repr(sent) for sent in chain.end.records] == expected

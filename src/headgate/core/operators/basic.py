@@ -110,7 +110,7 @@ class MapOperator(FunctionOperator):
 
     def _is_free(self, bundle: Bundle) -> bool:
         """A function that keeps nothing makes something new of what cannot be changed."""
-        return self._keeps_nothing and is_immutable(bundle)
+        return self._keeps_nothing and bundle.known_immutable is True
 
 
 class FilterOperator(FunctionOperator):

@@ -33,9 +33,11 @@ from headgate.base.values import own
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import is_immutable
 from headgate.core.chain.operator import PolledOperator, PollResult
+from headgate.core.chain.outputs import trail_from
 from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.watermarks import OWN_TIME, Marking, Stamper, TimePlan
+from headgate.core.inlining.steps import Step
 from headgate.core.operators.assigned_splits import AssignedSplits, FinishedSplits
 from headgate.core.operators.source_splits import (
     IdentifiedSplit,
@@ -173,6 +175,8 @@ class SourceOperator(PolledOperator):
         self._all_splits = splits
         self._plan = plan
         self._stamper = Stamper(plan.assigner)
+        self._first_step: Sequence[Step] | None = None
+        """What follows, if that is a map or a filter that only reads; None: nobody has looked."""
         self._splits: deque[_Split] = deque()
         self._alignment: SourceAlignment | None = None
         self._over = False
@@ -474,7 +478,7 @@ class SourceOperator(PolledOperator):
             return False
         if not self._ends:
             self._splits.rotate(-1)  # splits that end are read one after the other
-        if copies and not is_immutable(bundle):
+        if copies and not self._is_only_read() and not is_immutable(bundle):
             bundle = Bundle([own(record) for record in bundle.records], bundle.timestamps)
         split.quiet_since_ms, split.dozes, split.has_given = None, False, True
         if self._unread is not None:
@@ -483,6 +487,13 @@ class SourceOperator(PolledOperator):
         if stamped.records:
             split.marking.passed(stamped, split.share)
         return True
+
+    def _is_only_read(self) -> bool:
+        """Whether what follows neither keeps nor changes records, and makes others of them."""
+        if self._first_step is None:
+            reads_times = self._plan.assigner is not None
+            self._first_step = () if reads_times else trail_from(self.output).steps[:1]
+        return bool(self._first_step) and self._first_step[0].holds()
 
     def _take_own(self, split: _Split, found: Watermark | StreamStatus) -> None:
         """Watermarks and statuses of the source itself count if no strategy makes them."""
