@@ -4,8 +4,11 @@ All tests of this folder run in one test process (see the scheduler in `tests/co
 only one session is started.
 """
 
+import sys
 from collections.abc import Generator, Iterator
 from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,6 +38,15 @@ def spark() -> Iterator["SparkSession"]:
     session = find_session(SETTINGS, cores=4)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: "SparkSession") -> ModuleType:
+    """The module that a page's code runs in: ``__main__``, as for a script; and a folder."""
+    module = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", module)
+    monkeypatch.chdir(tmp_path)
+    return module
 
 
 @pytest.fixture(scope="session")

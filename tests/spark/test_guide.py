@@ -1,26 +1,13 @@
-"""What the documents show runs, and prints what they show.
+"""What the documents show runs, and prints what they show."""
 
-A page's blocks run in order, as one program. A block of text is what the block before it prints;
-lines are compared without their order, because tasks run side by side.
-"""
-
-import io
-import re
-import sys
-from collections.abc import Iterator
-from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.spark.pages import ROOT, blocks_of, check_block, check_page
 
-ROOT = Path(__file__).parent.parent.parent
 PAGES = (
     "docs/guide.md",
     "docs/event-time.md",
@@ -49,25 +36,6 @@ WITH_POSTGRES = "docs/connectors/postgres.md"
 WITH_REDIS = "docs/connectors/redis.md"
 WITH_NATS = "docs/connectors/nats.md"
 WITH_S3 = "docs/connectors/object-stores.md"
-BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-@dataclass
-class Shown:
-    """A block of code with its line on the page, and what it is said to print."""
-
-    line: int
-    code: str
-    output: str = ""
-
-
-@pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: "SparkSession") -> ModuleType:
-    """The module that the code runs in: ``__main__``, as for a script; and a folder for files."""
-    module = ModuleType("__main__")
-    monkeypatch.setitem(sys.modules, "__main__", module)
-    monkeypatch.chdir(tmp_path)
-    return module
 
 
 @pytest.mark.timeout(600)
@@ -140,38 +108,7 @@ def test_the_page_on_object_stores_prints_what_it_shows(
         check_page(program, WITH_S3)
 
 
-def check_page(program: ModuleType, page: str) -> None:
-    for shown in blocks_of((ROOT / page).read_text(encoding="utf-8")):
-        printed = run(program, shown, page)
-        where = f"{page}:{shown.line} prints\n{printed}"
-        assert sorted(printed.splitlines()) == sorted(shown.output.splitlines()), where
-
-
 def test_the_readme_shows_what_its_program_prints(program: ModuleType) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (shown,) = blocks_of(readme)
-    printed = run(program, shown, "README.md")
-    assert sorted(printed.splitlines()) == sorted(shown.output.splitlines()), printed
-
-
-def blocks_of(text: str) -> Iterator[Shown]:
-    """Blocks of code, each with the text behind it."""
-    present: Shown | None = None
-    for found in BLOCK.finditer(text):
-        if found[1] == "text":
-            assert present is not None, f"output without code: {found[2]}"
-            present.output = found[2]
-            continue
-        if present is not None:
-            yield present
-        present = Shown(text.count("\n", 0, found.start(2)) + 1, found[2])
-    if present is not None:
-        yield present
-
-
-def run(program: ModuleType, shown: Shown, page: str) -> str:
-    """What a block prints; errors name the line on the page."""
-    code = compile("\n" * (shown.line - 1) + shown.code, page, "exec")
-    with redirect_stdout(io.StringIO()) as printed:
-        exec(code, program.__dict__)
-    return printed.getvalue()
+    check_block(program, shown, "README.md")
