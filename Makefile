@@ -32,7 +32,7 @@ export DIST_EXTRA_CONFIG := $(CURDIR)/.ci/wheels.cfg
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools test oldest run check lint types contract house archive format \
-	sim fuzz faults soak why mutants kafka bench picture all clean
+	sim fuzz faults soak why mutants kafka bench picture docs all clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -135,6 +135,10 @@ bench: $(READY) ## run the benchmarks (about nine minutes), or ONLY=keyed-count
 picture: $(READY) tools ## draw the README's pictures, of terminal and page, from real runs
 	$(BIN)/python docs/make_picture.py
 	$(BIN)/python docs/make_screenshots.py
+
+docs: $(READY) ## make the site of the documents in build/site; a dead link ends it
+	$(BIN)/python docs/make_site.py
+	@echo "look at it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site"
 
 all: check test oldest ## everything that CI runs
 
