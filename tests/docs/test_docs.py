@@ -263,6 +263,13 @@ def test_every_decision_is_listed_and_has_its_form() -> None:
         assert f"]({name})" in listed
         assert text.startswith(f"# {name[:4]}: ")
         assert all(f"\n## {part}\n" in text for part in ("Need", "Choice", "Price")), name
+        assert text.splitlines()[2].startswith("Superseded") == ("\nSuperseded" in text), name
+
+
+def test_every_decision_is_found_by_a_question() -> None:
+    rows = re.findall(r"^\| \[\d{4}\].*$", text_of("docs/design/README.md"), flags=re.MULTILINE)
+    assert len(rows) == len(list((ROOT / "docs/design").glob("0*.md")))
+    assert [row for row in rows if not re.search(r"\) \| [A-Z][^|]+\? \| [^|]+ \|$", row)] == []
 
 
 def test_glossary_is_in_order_and_has_each_word_once() -> None:
