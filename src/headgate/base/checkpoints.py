@@ -53,7 +53,7 @@ class CheckpointOptions(msgspec.Struct, frozen=True):
     overtake_after_ms: int | None = None
     """When barriers begin to overtake records; 0: at once; None: never."""
     directory: str = ""
-    """Of a savepoint, its own; empty: the job's folder for checkpoints."""
+    """The savepoint's own folder; empty: the job's folder for checkpoints."""
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
@@ -84,7 +84,7 @@ class OperatorState(msgspec.Struct, frozen=True):
     sink: Piece | None = None
     """What a sink has prepared and not committed."""
     files: dict[str, Piece] = msgspec.field(default_factory=dict)
-    """Of a database, by their local names; some of them are shared by several checkpoints."""
+    """Files of a database by their local names; several checkpoints may share one."""
     plain_is_own: bool = False
     """``plain`` has no union lists: with the same parallelism a task needs its own alone."""
     shapes: tuple[StateShape, ...] = ()
@@ -96,9 +96,9 @@ class ChannelState(msgspec.Struct, frozen=True, array_like=True):
 
     is_input: bool
     index: int
-    """Of the gate or the partition."""
+    """Number of the gate or the partition."""
     channel: int
-    """Of the channel or the subpartition."""
+    """Number of the channel or the subpartition."""
     pieces: tuple[Piece, ...] = ()
 
 
@@ -137,7 +137,7 @@ class EdgeShape(msgspec.Struct, frozen=True, array_like=True):
     ship: str
     pointwise: bool
     tag: str | None = None
-    """Of a side output."""
+    """The tag of a side output."""
 
 
 class SplitData(msgspec.Struct, frozen=True, array_like=True):
@@ -153,7 +153,7 @@ class SourceState(msgspec.Struct, frozen=True):
     uid: str
     name: str
     position: bytes = b""
-    """Of its enumerator, pickled; empty: it has not told any."""
+    """Where its enumerator stands, pickled; empty: it has not told."""
     splits: tuple[SplitData, ...] = ()
     """Those that no task has yet."""
 
@@ -166,7 +166,7 @@ class Metadata(msgspec.Struct, frozen=True):
     kind: CheckpointKind
     job: str
     name: str
-    """Of the job, as people call it."""
+    """What people call the job."""
     triggered_ms: int
     completed_ms: int
     tasks: tuple[SubtaskState, ...]
@@ -174,11 +174,11 @@ class Metadata(msgspec.Struct, frozen=True):
     edges: tuple[EdgeShape, ...] = ()
     """What channels stand for."""
     sources: tuple[SourceState, ...] = ()
-    """Of the driver; the splits that a task reads are in its own state."""
+    """What the driver holds; the splits that a task reads are in its own state."""
 
     @property
     def state_bytes(self) -> int:
-        """Of all pieces."""
+        """The length of all pieces."""
         return sum(piece.length for task in self.tasks for piece in pieces_of(task))
 
 
@@ -212,9 +212,9 @@ class OperatorRestore(msgspec.Struct, frozen=True):
     databases: tuple[DatabaseRestore, ...] = ()
     """All that hold one of these groups; they may hold groups of other tasks too."""
     plain: tuple[Piece | None, ...] = ()
-    """Of each old task, by its subtask; None: it left nothing."""
+    """One for each old task, by its subtask; None: it left nothing."""
     source: tuple[Piece | None, ...] = ()
-    """The same."""
+    """One for each old task, as ``plain``."""
     sinks: tuple[Piece, ...] = ()
     """What this task is to commit."""
     shapes: tuple[StateShape, ...] = ()
@@ -245,7 +245,7 @@ class TaskRestore(msgspec.Struct, frozen=True):
     checkpoint: int
     operators: tuple[OperatorRestore, ...] = ()
     channels: tuple[ChannelState, ...] = ()
-    """Of its own channels and subpartitions, which are as they were."""
+    """Those of its own channels and subpartitions, which are as they were."""
     reassigned: tuple[ReassignedStream, ...] = msgspec.field(default=(), name="strays")
     finished: bool = False
     """It had finished: nothing is run, its outputs end at once."""

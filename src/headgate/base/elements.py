@@ -46,7 +46,7 @@ class Bundle:
 
     @classmethod
     def of_fields(cls, fields: RecordFields, timestamps: Times = None) -> "Bundle":
-        """Of records that are taken apart."""
+        """A bundle of records that are taken apart."""
         bundle = cls.__new__(cls)
         bundle._records, bundle.fields, bundle.timestamps = None, fields, timestamps
         bundle.known_immutable = None
@@ -74,7 +74,7 @@ class Bundle:
         return Bundle(self.records[start:end], times)
 
     def copy(self) -> "Bundle":
-        """The same records in lists of its own."""
+        """A copy with lists of its own; the records are the same."""
         times = None if self.timestamps is None else list(self.timestamps)
         if self.fields is not None:
             return Bundle.of_fields(self.fields.copy(), times)
@@ -340,7 +340,7 @@ UNREADABLE: Final = (Exception, SystemExit, GeneratorExit)
 
 
 def decode_element(tag: int, body: memoryview, serializer: Serializer) -> Element:
-    """The element behind a prefix; raises ElementBroken if tag and body do not fit."""
+    """The element after a prefix; raises ElementBroken if tag and body do not fit."""
     try:
         if tag == RECORDS:
             return _bundle(serializer.loads(body))
@@ -370,7 +370,7 @@ def decode_element(tag: int, body: memoryview, serializer: Serializer) -> Elemen
 
 
 def _bundle(records: Any) -> Bundle:
-    """Of what a serializer has read."""
+    """Make a bundle of what a serializer has read."""
     if isinstance(records, RecordFields):
         return Bundle.of_fields(records)
     return Bundle(_list(records))

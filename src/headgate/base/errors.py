@@ -484,7 +484,7 @@ class BatchUnfit(HeadgateError):
         """Empty: not known yet."""
 
     def at(self, operator: str) -> "BatchUnfit":
-        """The same, now that the operator is known."""
+        """A copy that names the operator, once it is known."""
         return BatchUnfit(self.problem, self.operator or operator)
 
 

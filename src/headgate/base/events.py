@@ -41,7 +41,7 @@ class CheckpointBarrier(msgspec.Struct, frozen=True):
     stop: Stop = Stop.NO
     """What follows the barrier, of a savepoint."""
     directory: str = ""
-    """Of a savepoint, its own; empty: the job's folder for checkpoints."""
+    """The savepoint's own folder; empty: the job's folder for checkpoints."""
 
     @property
     def is_savepoint(self) -> bool:

@@ -51,7 +51,7 @@ class FieldShape:
 
 
 TUPLES: Final = FieldShape(tuple)
-"""Of tuples, however long they are."""
+"""The shape of tuples, however long they are."""
 
 
 class RecordFields:
@@ -93,7 +93,7 @@ class RecordFields:
         return RecordFields(places, count, self.known_plain or None, self.shape)
 
     def copy(self) -> "RecordFields":
-        """The same in lists of its own."""
+        """A copy with lists of its own."""
         return self.part(0, self.count)
 
     def add(self, others: "RecordFields") -> bool:

@@ -137,7 +137,7 @@ class TaskManagerFigures(msgspec.Struct, frozen=True):
     cores: int = 0
     """That the process may use; task managers of one host share them."""
     cpu_ms: float = 0.0
-    """Of all threads since the process began."""
+    """CPU time of all threads since the process began."""
     memory_bytes: int = UNKNOWN
     """Resident memory."""
     buffers: int = 0

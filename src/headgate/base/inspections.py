@@ -20,9 +20,9 @@ MAX_CHANNELS: Final = 10_000
 MAX_STATE_KEYS: Final = 1_000
 """Keys of one question about state."""
 MAX_VALUE_BYTES: Final = 1024 * 1024
-"""Of one value, pickled."""
+"""Largest size of one value, pickled."""
 MAX_STATE_BYTES: Final = 4 * MAX_VALUE_BYTES
-"""Of all values of one answer."""
+"""Largest size of all values of one answer."""
 
 
 class SampleStacks(msgspec.Struct, frozen=True, tag=True):
@@ -61,7 +61,7 @@ class ReadState(msgspec.Struct, frozen=True, tag=True):
     """What does a keyed state of the task hold at these keys, all at one moment?"""
 
     uid: str
-    """Of the operator."""
+    """The operator's."""
     state: str
     keys: tuple[bytes, ...]
     """Pickled, as the key selector returns them."""
@@ -122,7 +122,7 @@ class WaitingEntry(msgspec.Struct, frozen=True, array_like=True):
     text: str
     """The record as ``repr`` shows it, cut; or what the entry says."""
     key: str | None = None
-    """Of a record in a keyed channel."""
+    """The record's key, in a keyed channel."""
     timestamp_ms: int | None = None
     place: str = "arrived"
     """``begun``: in the buffer that is being read; ``arrived``: in the receiver's queue;
@@ -134,7 +134,7 @@ class WaitingRecords(msgspec.Struct, frozen=True, tag=True):
 
     gate: int
     channels: int
-    """Of the gate."""
+    """How many the gate has."""
     entries: tuple[WaitingEntry, ...]
     records: int
     """Records that were decoded; entries show the first of them."""

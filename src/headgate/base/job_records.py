@@ -67,7 +67,7 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
     tasks: int = 0
     """Tasks that have to answer; those that had finished before it need not."""
     parts: tuple[CheckpointPart, ...] = ()
-    """Of the tasks that have answered; of many tasks, only the newest checkpoints keep them."""
+    """One for each task that has answered; of many tasks, only the newest checkpoints keep them."""
 
 
 class CheckpointsRecord(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class InstanceLayout:
-    """Of one class; ``layout_of`` finds it."""
+    """How instances of one class are laid out; ``layout_of`` finds it."""
 
     kind: type
     slots: tuple[str, ...]

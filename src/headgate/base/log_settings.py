@@ -27,7 +27,7 @@ class LogLevel(str, Enum):
 
 
 class ShipLevel(str, Enum):
-    """The same for what is sent; debugging lines are too many for that."""
+    """The lowest level of lines that are sent; debugging lines are too many for that."""
 
     INFO = "info"
     WARNING = "warning"

@@ -245,7 +245,7 @@ class TaskFigures(msgspec.Struct, frozen=True):
     operators: tuple[OperatorFigures, ...] = ()
     """In the order of the chain, its head first."""
     async_calls: tuple[AsyncFigures, ...] = ()
-    """Of the operators that make asynchronous calls."""
+    """One for each operator that makes asynchronous calls."""
     latency: LatencyFigures | None = None
     """None: no latency marker has come."""
     state_bytes: int = UNKNOWN
@@ -261,7 +261,7 @@ class TaskFigures(msgspec.Struct, frozen=True):
     lag_ms: float = UNKNOWN
     """How old the next record of its source is."""
     batch_calls: tuple[BatchFigures, ...] = ()
-    """Of the operators that make asynchronous calls in batches."""
+    """One for each operator that makes asynchronous calls in batches."""
     declared_rate: float = UNKNOWN
     """Records a second that its source gives at most, in all tasks together, as it says itself."""
 
@@ -423,7 +423,7 @@ class Deploy(msgspec.Struct, frozen=True, tag=True):
     checkpoints: CheckpointOrder | None = None
     """None: none are taken, neither by the clock nor by people."""
     rows_wanted: int | None = None
-    """Of a part of a DataFrame: so many rows are enough, all tasks together; None: all of them."""
+    """How many rows of a DataFrame are enough, all tasks together; None: all of them."""
 
 
 class Placed(msgspec.Struct, frozen=True, tag=True):
@@ -442,7 +442,7 @@ class TimeAnnounced(msgspec.Struct, frozen=True, tag=True):
 
 
 class SplitsAssigned(msgspec.Struct, frozen=True, tag=True):
-    """Splits that a task is to read from now on, behind those that it has."""
+    """Splits that a task is to read from now on, after those that it has."""
 
     run: str
     task: str
@@ -495,7 +495,7 @@ class Inspect(msgspec.Struct, frozen=True, tag=True):
 
     run: str
     id: int
-    """Of this question; the answer names it."""
+    """Identifies the question; the answer names it."""
     task: str
     what: Inspection
 
@@ -583,11 +583,11 @@ class ControlTimes(msgspec.Struct, frozen=True):
     settle_ms: int = 1_000
     """After a failure that may follow from another, for the other one to be told."""
     loss_ms: int = 100
-    """The same after the loss of a task manager, which hardly follows from anything."""
+    """After the loss of a task manager, which hardly follows from another failure."""
     cancel_ms: int = 30_000
     """After a cancellation, for the user's code to come back."""
     lost_ms: int = 5_000
-    """The same when the driver is gone."""
+    """After a cancellation because the driver is gone."""
     leave_ms: int = 5_000
     """For tasks that have told their end to leave their threads, and then for their task manager to
     leave; at least, as a user may give a cancellation less than a busy machine takes for these."""

@@ -9,7 +9,7 @@ import re
 from typing import Any, Final
 
 ATTEMPTS: Final = 8
-"""Of a request; the waits between them double, from 50 ms, about 6 s in all."""
+"""How often a request is tried; the waits between double, from 50 ms, about 6 s in all."""
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 15.0
 """How long a server may be silent in the middle of a request."""

@@ -14,7 +14,7 @@ from headgate.base.errors import SettingsInvalid
 from headgate.base.setting_fields import SettingsGroup, setting
 
 SHORTEST_MS: Final = 10
-"""Of intervals and timeouts of checkpoints."""
+"""The least interval and timeout of checkpoints."""
 UNALIGNED: Final = "execution.checkpointing.unaligned.enabled"
 ALIGNED_TIMEOUT: Final = "execution.checkpointing.aligned-checkpoint-timeout"
 CHECKPOINT_FOLDER: Final = "execution.checkpointing.dir"

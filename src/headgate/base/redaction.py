@@ -28,7 +28,7 @@ _LAST: Final = frozenset(
         *("userpass", "psk"),
     )
 )
-"""Of these words only the last of a key tells a secret: ``db.pass``, not ``pass.through``."""
+"""These words tell a secret only as the last of a key: ``db.pass``, not ``pass.through``."""
 _ENDS: Final = ("pwd", "token")
 _KEYS_OF: Final = (
     *("access", "account", "anthropic", "api", "app", "auth", "consumer", "encryption", "fernet"),

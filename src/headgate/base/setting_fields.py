@@ -2,7 +2,7 @@
 
 Law: a field knows its key, meaning and lower bound; a text that is no such value is refused with
 the key and what would be right. A former key of Flink's stands for the one of today, and of two
-that are given the one of today counts. Bytes and milliseconds may have a unit behind the number.
+that are given the one of today counts. Bytes and milliseconds may have a unit after the number.
 """
 
 from collections.abc import Mapping
@@ -163,5 +163,5 @@ def _parse_amount(key: str, text: str, units: Mapping[str, int]) -> int:
     if not unit or unit in units:
         with suppress(ValueError):
             return int(number) * units.get(unit, 1)
-    behind = f", with {', '.join(units)} or nothing behind it" if units else ""
-    raise SettingsInvalid(key, f"{shown_setting(key, text)!r} is not a whole number{behind}")
+    may_follow = f", with {', '.join(units)} or nothing after it" if units else ""
+    raise SettingsInvalid(key, f"{shown_setting(key, text)!r} is not a whole number{may_follow}")

@@ -81,7 +81,7 @@ class ShapeWriter:
 
 
 def written_fields(fields: RecordFields) -> list[Any] | None:
-    """The same of records that are taken apart, which are never made."""
+    """Columns of records that are taken apart, as of others; the records are never made."""
     shape = fields.shape
     return _written(shape.written_kind, (), shape.names, fields.columns())
 
@@ -224,7 +224,7 @@ def _column(column: object) -> Column:
 def field_shape(
     kind: Any, names: tuple[str, ...], written_kind: bytes | None = None
 ) -> FieldShape | None:
-    """Of dicts with these keys, or instances with these attributes.
+    """The shape of dicts with these keys, or instances with these attributes.
 
     None: instances of the class do not consist of such attributes, or code says what they are.
     """

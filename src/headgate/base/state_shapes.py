@@ -25,7 +25,7 @@ class TypeShape(msgspec.Struct, frozen=True, array_like=True):
     name: str
     parts: tuple["TypeShape", ...] = ()
     fields: tuple[str, ...] = ()
-    """Of a row: the names of its parts."""
+    """The names of a row's parts."""
 
     def __str__(self) -> str:
         if "." in self.name:  # the class of somebody else's type
@@ -54,7 +54,7 @@ class StateShape(msgspec.Struct, frozen=True):
     kind: str
     """As a descriptor has it: ``value``, ``list``, ``map``, ``reducing`` …"""
     types: tuple[TypeShape | None, ...] = ()
-    """Of a map those of its keys and its values, otherwise one; None: nothing was declared."""
+    """One; for a map two, of its keys and its values. None: nothing was declared."""
     scope: str = KEYED
 
     def __str__(self) -> str:

@@ -189,7 +189,7 @@ _KNOWN_KINDS: Final = 1024
 def _count_references() -> int:
     """What ``sys.getrefcount`` says of a value that one local variable holds; -1: nothing useful.
 
-    Without the interpreter's lock counts are kept by thread, and may be behind.
+    Without the interpreter's lock counts are kept by thread, and may be out of date.
     """
     if sysconfig.get_config_var("Py_GIL_DISABLED") or not hasattr(sys, "getrefcount"):
         return -1
