@@ -207,7 +207,7 @@ class GlobalWindows(WindowAssigner[IN, GlobalWindow]):
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Says how long the gap behind a record may be."""
+    """Says how long the gap after a record may be."""
 
     @abstractmethod
     def extract(self, element: Record, /) -> int:
@@ -222,7 +222,7 @@ class SessionWindows(_ByTime[IN], MergingWindowAssigner[IN, TimeWindow]):
 
     @abstractmethod
     def gap_of(self, element: IN) -> int:
-        """How long the gap behind a record may be."""
+        """How long the gap after a record may be."""
 
     def assign_windows(
         self, element: IN, timestamp: int, context: AssignerContext
@@ -262,7 +262,7 @@ class _WithDynamicGap(SessionWindows[IN]):
 
     @classmethod
     def with_dynamic_gap(cls: type[_DYNAMIC], extractor: GapOf) -> _DYNAMIC:
-        """Each record says how long the gap behind it may be."""
+        """Each record says how long the gap after it may be."""
         return cls(extractor)
 
     def gap_of(self, element: IN) -> int:
@@ -290,7 +290,7 @@ class EventTimeSessionWindows(_WithGap[IN]):
 
     @staticmethod
     def with_dynamic_gap(extractor: GapOf) -> DynamicEventTimeSessionWindows[Record]:
-        """Each record says how long the gap behind it may be."""
+        """Each record says how long the gap after it may be."""
         return DynamicEventTimeSessionWindows(extractor)
 
 
@@ -301,7 +301,7 @@ class ProcessingTimeSessionWindows(_WithGap[IN]):
 
     @staticmethod
     def with_dynamic_gap(extractor: GapOf) -> DynamicProcessingTimeSessionWindows[Record]:
-        """Each record says how long the gap behind it may be."""
+        """Each record says how long the gap after it may be."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
 

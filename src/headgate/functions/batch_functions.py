@@ -136,7 +136,7 @@ class CallCache:
 
     ttl: Time | Duration
     key: Callable[[Any], Hashable] | None = None
-    """Of a record; None: the record is its own key."""
+    """Gives the key of a record; None: the record is its own key."""
     max_entries: int = 10_000
     """The result that was not used for the longest time gives way."""
 

@@ -34,7 +34,7 @@ class BroadcastReader(Side, Protocol):
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor[MK, V]
     ) -> ReadOnlyBroadcastState[MK, V]:
-        """What the broadcast side has left behind so far; it cannot be changed from here."""
+        """What the broadcast side has written so far; it cannot be changed from here."""
 
 
 class BroadcastWriter(Side, Protocol):
@@ -88,7 +88,7 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
-    """The same for a keyed stream: its side has keyed state and timers."""
+    """Joins a keyed stream with a broadcast one; the keyed side has state and timers."""
 
     class Context(BroadcastWriter, Protocol):
         """What is known about a broadcast record. There is no current key."""

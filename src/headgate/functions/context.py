@@ -40,7 +40,7 @@ class TaskInfo:
     attempt: int = 0
     parameters: Mapping[str, str] = field(default_factory=dict)
     job_id: str = ""
-    """The same in all runs of the job; empty: unknown."""
+    """One for all runs of the job; empty: unknown."""
     checkpoint_folder: str = ""
     """Where the job's checkpoints are looked for; empty: it takes none."""
 
@@ -95,7 +95,7 @@ class ConnectorContext(Protocol):
         that it cannot write; ``raw`` are the bytes, or the record.
 
         Raises ``error`` if the operator's policy is to fail. Otherwise it counts and skips it, or
-        emits a DeadLetter, and the reader goes on behind it. Call it on the task's own thread,
+        emits a DeadLetter, and the reader goes on after it. Call it on the task's own thread,
         within ``poll``, ``write`` or ``flush``, once the reader's position has passed the bytes: a
         reader that is opened at the next ``position()`` must not meet them again.
         """

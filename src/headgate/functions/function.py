@@ -260,7 +260,7 @@ class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
 
 
 class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
-    """The same for two connected streams that have keys: both sides share state and timers."""
+    """A CoProcessFunction of two streams that have keys: both sides share state and timers."""
 
     class Context(Keyed, Protocol):
         """What is known about the record at hand."""
@@ -340,10 +340,10 @@ class SourceFunction(Function, Generic[OUT]):
         """Where the records go."""
 
         def collect(self, element: object) -> None:
-            """Send one record; waits while those behind are slower."""
+            """Send one record; waits while those downstream are slower."""
 
         def collect_with_timestamp(self, element: object, timestamp: int) -> None:
-            """The same with the event time, in milliseconds since 1970."""
+            """Send one record with its event time, in milliseconds since 1970."""
 
         def emit_watermark(self, mark: Watermark) -> None:
             """No record with this timestamp or an earlier one follows."""
@@ -391,7 +391,7 @@ class CheckpointListener(ABC):
 
     @abstractmethod
     def notify_checkpoint_complete(self, checkpoint_id: int, /) -> None:
-        """The checkpoint is stored for good; no later failure goes back behind it."""
+        """The checkpoint is stored for good; no later failure goes back to before it."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, /) -> None:  # noqa: B027
         """The checkpoint came to nothing."""

@@ -71,7 +71,7 @@ _PARTS: Final = 60
 
 
 class Distribution(Metric):
-    """Of whole numbers: how many, their sum, the smallest and the largest."""
+    """A summary of whole numbers: how many, their sum, the smallest and the largest."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -93,7 +93,7 @@ class Committer(ABC):
         """When it returns, all of them must be visible for good."""
 
     def commit_again(self, committables: Sequence[Record]) -> None:
-        """The same with those of an earlier run; some or all may be visible already."""
+        """Commit those of an earlier run, of which some or all may be visible already."""
         self.commit(committables)
 
     def close(self) -> None:  # noqa: B027

@@ -64,7 +64,7 @@ class SplitReader(ABC, Generic[OUT]):
         return None
 
     def position(self) -> Position:
-        """Behind the last record that ``poll`` has returned; picklable.
+        """The position after the last record that ``poll`` has returned; picklable.
 
         It goes into checkpoints, and ``open`` of the source gets it back: a new reader goes on from
         there without loss and without repetition.
@@ -72,7 +72,7 @@ class SplitReader(ABC, Generic[OUT]):
         return None
 
     def position_at(self, moment: SnapshotMoment) -> Position:
-        """The same, asked at a checkpoint; ``moment`` tells which one."""
+        """The position for a checkpoint; ``moment`` tells which one."""
         return self.position()
 
     def checkpoint_completed(self, checkpoint: int) -> None:

@@ -57,7 +57,7 @@ class AppendingState(State, Generic[IN, OUT]):
 
 
 class MergingState(AppendingState[IN, OUT]):
-    """Of which two can be made one, as session windows need it."""
+    """A state of which two can be merged, as session windows need it."""
 
 
 class ReducingState(MergingState[V, V]):
@@ -119,7 +119,7 @@ class ReadableMap(State, Generic[MK, V]):
 
 
 class WritableMap(ReadableMap[MK, V]):
-    """The same, to be changed."""
+    """A readable map that can be changed."""
 
     @abstractmethod
     def put(self, key: MK, value: V) -> None: ...
@@ -150,7 +150,7 @@ class ReadOnlyBroadcastState(ReadableMap[MK, V]):
 
 
 class BroadcastState(WritableMap[MK, V], ReadOnlyBroadcastState[MK, V]):
-    """The same, to be changed by records of the broadcast side."""
+    """What records of the broadcast side may change."""
 
 
 DEFAULT_CLEANUP_SIZE = 5

@@ -117,7 +117,7 @@ def whole_ms(span: object, caller: str) -> int:
 
 
 def positive_ms(span: object, caller: str) -> int:
-    """The same; it must be a millisecond or more."""
+    """Milliseconds as ``whole_ms`` gives them; raises PlanInvalid below one."""
     span_ms = whole_ms(span, caller)
     if span_ms < 1:
         raise PlanInvalid(f"{caller} was given {span_ms} ms; give a millisecond or more")

@@ -58,7 +58,7 @@ class TriggerTools(Protocol):
 
 
 class MergeTools(TriggerTools, Protocol):
-    """The same for the window that others were merged into."""
+    """Tools for the window that others were merged into."""
 
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
         """Put what the merged windows had in this state into that of the new window."""
@@ -258,7 +258,7 @@ class _Continuous(Trigger[IN, W]):
             due.clear()
 
     def _begin(self, time: int, window: W, ctx: TriggerTools) -> None:
-        """The first time behind this one, unless one is set already."""
+        """Set a timer for the next whole interval after this time, unless one is set already."""
         if ctx.get_partitioned_state(self._next).get() is None:
             self._register(time - time % self._interval_ms, window, ctx)
 

@@ -50,7 +50,7 @@ class WatermarkGenerator(ABC):
 
     @abstractmethod
     def on_event(self, event: Record, timestamp: int, output: WatermarkOutput, /) -> None:
-        """For each record; what is emitted here goes out right behind it."""
+        """For each record; what is emitted here goes out right after it."""
 
     @abstractmethod
     def on_periodic_emit(self, output: WatermarkOutput, /) -> None:
@@ -79,7 +79,7 @@ class WatermarkStrategy:
     """
 
     bound_ms: int | None = None
-    """How far watermarks stay behind the latest timestamp; None: there are none."""
+    """How much earlier than the latest timestamp watermarks are; None: there are none."""
     supplier: Callable[[RuntimeContext], object] | None = None
     """Makes a generator of the user's own, instead."""
     assigner: object | None = None
@@ -93,7 +93,7 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration | Time) -> "WatermarkStrategy":
-        """No record comes later than this span behind the latest one."""
+        """No record comes later than this span after the latest one."""
         return WatermarkStrategy(_millis(max_out_of_orderness, "for_bounded_out_of_orderness", 0))
 
     @staticmethod

@@ -103,7 +103,7 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, WINDOW]):
 
 
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, WINDOW]):
-    """The same for a stream without keys."""
+    """Called with the contents of a window of a stream without keys, and a context."""
 
     class Context(WindowContext[W2], Protocol[W2]):
         """What is known about the window."""
