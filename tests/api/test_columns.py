@@ -404,7 +404,7 @@ def test_settings_of_the_operator_are_said_on_the_stream(local_runtime: OneTaskR
         ),
         (
             lambda s: s.union(s.assign_timestamps_and_watermarks(STRATEGY, "at")),
-            "assign timestamps behind the union",
+            "assign timestamps after the union",
         ),
         (lambda s: s.union(3), "give another ColumnStream"),
         (lambda s: s.union(s.select("word")), "select.. the same columns of both"),

@@ -1,4 +1,4 @@
-"""AsyncDataStream: puts an asynchronous function behind a stream."""
+"""AsyncDataStream: applies an asynchronous function to a stream."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream[V]:
-        """The same as ``unordered_wait``, with calls made again by the strategy."""
+        """Like ``unordered_wait``, with calls made again by the strategy."""
         wait = _AsyncWait("unordered_wait", timeout, async_retry_strategy, capacity)
         return wait.behind(data_stream, async_function, output_type)
 
@@ -85,7 +85,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream[V]:
-        """The same as ``ordered_wait``, with calls made again by the strategy."""
+        """Like ``ordered_wait``, with calls made again by the strategy."""
         wait = _AsyncWait("ordered_wait", timeout, async_retry_strategy, capacity)
         return wait.behind(data_stream, async_function, output_type)
 
@@ -134,7 +134,7 @@ class AsyncDataStream:
         async_retry_strategy: AsyncRetryStrategy[V] = NO_RETRY_STRATEGY,
         cache: CallCache | None = None,
     ) -> DataStream[V]:
-        """The same as ``unordered_wait_batch``, with results in the order of their records."""
+        """Like ``unordered_wait_batch``, with results in the order of their records."""
         wait = _AsyncWait("ordered_wait_batch", timeout, async_retry_strategy, capacity)
         settings = BatchSettings(batching, rate_limit, cache)
         return wait.batched_behind(data_stream, async_function, settings, output_type)

@@ -241,7 +241,7 @@ class ColumnStream(OperatorSettings):
             if self._time != stream._time:
                 raise PlanInvalid(
                     f"union() of a stream with event time {self._time!r} and one with "
-                    f"{stream._time!r}; assign timestamps behind the union"
+                    f"{stream._time!r}; assign timestamps after the union"
                 )
         united = self._stream.union(*(stream._stream for stream in streams))
         return ColumnStream(united, schema, self._time)
@@ -462,7 +462,7 @@ class KeyedColumnStream:
     ) -> ColumnStream:
         """Fold batches before they travel, then merge by key what comes.
 
-        ``late_tag``: late rows have a side output, so that rows travel and are folded behind.
+        ``late_tag``: late rows have a side output, so that rows travel and are folded downstream.
         """
         schema, aggregates = self._columns.schema, aggregation.aggregates
         if schema is not None:

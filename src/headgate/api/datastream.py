@@ -1,4 +1,4 @@
-"""DataStream: records on their way, and the operators that can be put behind them.
+"""DataStream: records on their way, and the operators that can be applied to them.
 
 A stream knows where its records come from (its origins) and their type. Each method that takes a
 function adds a transformation to the draft and returns its output stream; nothing runs before the
@@ -425,7 +425,7 @@ class DataStream(OperatorSettings, Generic[T]):
         return DataStreamSink(transformation, end.get_side_output)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Print each record; with several tasks behind the number of its task: ``2> hello``."""
+        """Print each record; with several tasks after the number of its task: ``2> hello``."""
         sink = runtime().print_sink(sink_identifier)
         return self.sink_to(sink).name("Print to Std. Out")
 
@@ -601,7 +601,7 @@ class DataStream(OperatorSettings, Generic[T]):
             return self._origins[0].transformation
         raise PlanInvalid(
             f"{caller}() belongs to an operator, and this stream is a union, a side output, a "
-            f"selection or on its way to the next operator; call it right behind the operator"
+            f"selection or on its way to the next operator; call it right after the operator"
         )
 
     def _check_neighbour(self, stream: object, caller: str) -> None:

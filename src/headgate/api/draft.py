@@ -48,7 +48,7 @@ class TranslationContext(NamedTuple):
     parallelism: int
     batch: bool
     splits: tuple[object, ...] = ()
-    """Of a source, if they are dealt out when the job starts."""
+    """Those of a source, if they are dealt out when the job starts."""
     sort_bytes: int = SORT_BYTES
     """Memory for the records of a batch that are being sorted, in each operator of a task."""
     assigned: bool = False

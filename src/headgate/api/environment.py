@@ -447,7 +447,7 @@ class StreamExecutionEnvironment:
         return self._launch(job_name).wait()
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
-        """The same without waiting."""
+        """Like ``execute``, without waiting for the end."""
         return JobClient(self._launch(job_name))
 
     def get_execution_plan(self) -> str:

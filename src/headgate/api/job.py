@@ -170,7 +170,7 @@ class JobClient:
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        """The same, and the job ends with the savepoint: nothing after it is processed.
+        """Take a savepoint and end the job with it: nothing after it is processed.
 
         At the end of event time all windows and timers fire first; take that for a job that is
         not to go on.
@@ -206,7 +206,7 @@ class JobClient:
     def get_states(
         self, uid: str, state: str, keys: Iterable[object], timeout_s: float = 5.0
     ) -> CompletableFuture[list[object]]:
-        """The same for up to 1,000 keys, in their order; those of one task are of one moment."""
+        """Like ``get_state`` for up to 1,000 keys, in their order; one moment for each task."""
         promise = self._job.read_state(uid, state, list(keys), timeout_s)
         return CompletableFuture(promise.result, promise.done)
 

@@ -249,11 +249,11 @@ class IntervalJoined(Generic[T, U]):
         return self
 
     def side_output_left_late_data(self, output_tag: OutputTag) -> "IntervalJoined[T, U]":
-        """Left records that came behind the watermark are to be read by this tag."""
+        """Left records that came after the watermark are to be read by this tag."""
         return self._with_late(0, output_tag, "side_output_left_late_data")
 
     def side_output_right_late_data(self, output_tag: OutputTag) -> "IntervalJoined[T, U]":
-        """Right records that came behind the watermark are to be read by this tag."""
+        """Right records that came after the watermark are to be read by this tag."""
         return self._with_late(1, output_tag, "side_output_right_late_data")
 
     def process(

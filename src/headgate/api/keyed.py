@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class KeyedStream(DataStream[T], Generic[T, K]):
     """Made by ``key_by``. It is no operator of its own, so it has no name or parallelism.
 
-    Whatever is put behind it gets the records of a key in one task and in order.
+    An operator after it gets the records of a key in one task and in order.
     """
 
     def __init__(
@@ -180,18 +180,18 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         function: object,
         output_type: TypeInformation | None,
     ) -> DataStream:
-        """The stream behind an operator that has state of each key."""
+        """The output of an operator that has state of each key."""
         translate = sorted_in_batch(factory, self.key_of)
         return self._transform_with(name, translate, role, function, output_type)
 
     def _transformation(self, caller: str) -> Transformation:
         raise PlanInvalid(
             f"{caller}() is not possible on a KeyedStream, which is no operator; "
-            f"call it before key_by() or behind the next operator"
+            f"call it before key_by() or after the next operator"
         )
 
     def _shipped(self, ship: ShipStrategy) -> NoReturn:
         raise PlanInvalid(
             f"a KeyedStream travels by its keys, not by {ship.name}; "
-            f"partition the stream behind the next operator instead"
+            f"partition the stream after the next operator instead"
         )

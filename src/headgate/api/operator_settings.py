@@ -74,7 +74,7 @@ class OperatorSettings:
         if transformation.is_non_parallel and parallelism != 1:
             raise PlanInvalid(
                 f"runs in one task only, so its parallelism cannot be {parallelism}; "
-                f"set the parallelism of the operator behind it",
+                f"set the parallelism of the operator after it",
                 transformation.name,
             )
         check_bound(parallelism, transformation.max_parallelism or -1, transformation.name)
@@ -113,7 +113,7 @@ class OperatorSettings:
         return self
 
     def slot_sharing_group(self: _Self, slot_sharing_group: "str | SlotSharingGroup") -> _Self:
-        """Share slots only with operators of this group; those behind follow."""
+        """Share slots only with operators of this group; those downstream follow."""
         self._transformation("slot_sharing_group").group = group_name(slot_sharing_group)
         return self
 

@@ -293,7 +293,7 @@ class Row:
         return names.index(self._name(position))
 
     def _name(self, name: str) -> str:
-        """The same, if the row has it."""
+        """The name, if the row has it; raises KeyError otherwise."""
         if name not in self:
             raise KeyError(f"{self!r} has no field {name!r}")
         return name
@@ -405,7 +405,7 @@ def _fields_maker(
 
 @lru_cache(maxsize=1024)
 def _shared(names: tuple[str, ...]) -> list[str]:
-    """The same list for the same names: to look at."""
+    """One list for equal names: to look at."""
     return list(names)
 
 

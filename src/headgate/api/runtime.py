@@ -23,7 +23,7 @@ class Results(Iterator[object], Protocol):
         """Nobody wants the rest: cancel the job if it runs; idempotent."""
 
     def abandon(self) -> None:
-        """The same without waiting for its end."""
+        """Cancel the job if it runs, without waiting for its end."""
 
 
 class Runtime(Protocol):
@@ -37,7 +37,7 @@ class Runtime(Protocol):
         """What flags, environment variables and files say; a new environment begins with it."""
 
     def default_parallelism(self, configuration: Mapping[str, str]) -> int:
-        """Of operators that set none, in an environment that sets none."""
+        """The parallelism of operators that set none, in an environment that sets none."""
 
     def launch(self, program: "Program") -> "RunningJob":
         """Start it; does not wait for its end."""
@@ -126,5 +126,5 @@ def set_default_parallelism(parallelism: int | None) -> None:
 
 
 def default_parallelism(configuration: Mapping[str, str]) -> int:
-    """Of operators that set none, in an environment that sets none."""
+    """The parallelism of operators that set none, in an environment that sets none."""
     return _Hook.parallelism or runtime().default_parallelism(configuration)

@@ -47,7 +47,7 @@ class Basic(NamedTuple):
     wire: object
     """The type as msgspec checks it."""
     reads: object
-    """The same without bounds: what is read was checked before it was written."""
+    """That type without bounds: what is read was checked before it was written."""
 
 
 def round_float(value: float) -> float:
@@ -56,7 +56,7 @@ def round_float(value: float) -> float:
 
 
 def round_floats(values: list[Record]) -> list[Record]:
-    """The same for many; None stays."""
+    """Round each value as ``round_float`` does; None stays."""
     try:
         rounded = array("f", values).tolist()
     except TypeError:

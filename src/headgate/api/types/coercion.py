@@ -40,7 +40,7 @@ class Mismatch(Exception):
         return Mismatch(f"{wants} is needed, this is {found}", value)
 
     def within(self, place: str) -> "Mismatch":
-        """The same mismatch with an outer place in front."""
+        """This mismatch with an outer place in front."""
         return Mismatch(self.problem, self.value, f"{place}, {self.place}" if self.place else place)
 
     def message(self, record: Record, kind: object) -> str:

@@ -58,7 +58,7 @@ class TypeInformation(Generic[T]):
             raise TypeError(mismatch.message(value, self)) from None
 
     def coercer(self) -> Coercer:
-        """The same for the records of a bundle, quicker."""
+        """Coerces the records of a bundle, quicker than ``coerced`` one by one."""
         return all_coerced(self.wire(), each_coerced(self.coerced))
 
     def state_form(self) -> Callable[[Record], Record]:
@@ -88,7 +88,7 @@ class TypeInformation(Generic[T]):
         return None if wire is None else TypedSerializer(self)
 
     def fields_wire(self) -> FieldsWire | None:
-        """The same for records that travel apart; None: they do not."""
+        """What writes the fields of records that travel apart; None: they do not."""
         return None
 
     def fields_coercer(self) -> ColumnsCoercer | None:
@@ -397,7 +397,7 @@ class ElementsTypeInfo(TypeInformation[Any]):
     element_type: TypeInformation
 
     name: ClassVar[str] = ""
-    """Of the factory that makes it."""
+    """Name of the factory that makes it."""
 
     def __init__(self, element_type: TypeInformation) -> None:
         object.__setattr__(self, "element_type", element_type)

@@ -63,7 +63,7 @@ AS_THEY_ARE: Final = (datetime.date, datetime.datetime, datetime.time, Decimal, 
 
 
 def tuple_wire(fields: "Sequence[WireType | None]") -> WireType | None:
-    """Of tuples whose fields may be None."""
+    """The wire type of tuples whose fields may be None."""
     known = [field for field in fields if field is not None]
     if len(known) < len(fields):
         return None
@@ -77,7 +77,7 @@ def tuple_wire(fields: "Sequence[WireType | None]") -> WireType | None:
 
 
 def list_wire(element: WireType | None, holds_none: bool) -> WireType | None:
-    """Of lists."""
+    """The wire type of lists."""
     if element is None:
         return None
     around = or_none if holds_none else _itself
@@ -92,7 +92,7 @@ def list_wire(element: WireType | None, holds_none: bool) -> WireType | None:
 
 
 def dict_wire(key: WireType | None, value: WireType | None) -> WireType | None:
-    """Of dicts; values may be None."""
+    """The wire type of dicts; values may be None."""
     if key is None or value is None:
         return None
     return WireType(
@@ -111,7 +111,7 @@ def or_none(kind: object) -> object:
 
 
 def where_there(change: Coercer) -> Coercer:
-    """The same for values of which some may be None."""
+    """Like ``change``, for values of which some may be None."""
 
     def changed(values: list[Record]) -> list[Record]:
         if type(None) not in set(map(type, values)):
@@ -123,7 +123,7 @@ def where_there(change: Coercer) -> Coercer:
 
 
 def by_column(changes: "Sequence[Coercer | None]") -> Coercer:
-    """Of tuples, given what is to be done with each of their fields."""
+    """Coerces tuples, given what is to be done with each of their fields."""
 
     def changed(values: list[Record]) -> list[Record]:
         if not values:
@@ -140,7 +140,7 @@ def by_column(changes: "Sequence[Coercer | None]") -> Coercer:
 
 
 def in_lists(change: Coercer) -> Coercer:
-    """Of lists or None, given what is to be done with their elements."""
+    """Coerces lists or None, given what is to be done with their elements."""
 
     def changed(values: list[Record]) -> list[Record]:
         return [None if value is None else change(value) for value in values]
@@ -187,7 +187,7 @@ PLAIN, TIMED, PICKLED, FIELDS, TIMED_FIELDS = (bytes([number]) for number in ran
 
 
 class TypedSerializer:
-    """Of the records of one type. It has no state and travels as the type that it is for.
+    """Writes records of one type. It has no state and travels as the type that it is for.
 
     Rows, and other records that come taken apart, are written as their fields and read as such.
     """
