@@ -213,7 +213,7 @@ def _tasks(vertex: JobVertex) -> str:
 
 
 def _depths(chain: ChainSpec) -> list[int]:
-    """How far to indent each operator: one step behind every fork of the chain."""
+    """How far to indent each operator: one step after every fork of the chain."""
     depths = [0] * len(chain.operators)
     for place, operator in enumerate(chain.operators):
         followers = [to.operator for to in operator.outputs if isinstance(to, ToOperator)]

@@ -23,7 +23,7 @@ class ExchangeMemory:
     """Those of the job, with fewer landing buffers for each connection if all do not fit."""
     segments: int
     need: BufferNeed
-    """Of the busiest slot."""
+    """What the busiest slot needs."""
 
 
 @dataclass(slots=True)

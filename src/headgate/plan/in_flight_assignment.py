@@ -1,6 +1,6 @@
 """Records that were in flight when an unaligned checkpoint was taken, and which task gets them now.
 
-What stood in a channel of a consumer, and behind it in the subpartition of its producer, is one
+What stood in a channel of a consumer, and after it in the subpartition of its producer, is one
 stream of elements. If both sides are unchanged, it is restored in place. Otherwise the streams
 go to the consumers, which read them before all other input. Law: every record comes once to the
 task that the edge would send it to now, or the checkpoint is refused.

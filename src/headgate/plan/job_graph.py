@@ -70,7 +70,7 @@ class JobVertex:
     """For each gate the serializer that its producers write with."""
 
     def outline(self) -> "JobVertex":
-        """The same vertex to look at; it cannot be run."""
+        """This vertex to look at; it cannot be run."""
         operators = tuple(
             OperatorSpec(op.id, op.name, op.uid, _unrunnable, op.outputs, key_type=op.key_type)
             for op in self.chain.operators
@@ -100,7 +100,7 @@ class JobGraph:
         return sorted((e for e in self.edges if e.source == vertex), key=lambda edge: edge.output)
 
     def outline(self) -> "JobGraph":
-        """The same graph to look at: without functions, and so without what these hold."""
+        """This graph to look at: without functions, and so without what these hold."""
         outlines = tuple(vertex.outline() for vertex in self.vertices)
         return replace(self, vertices=outlines, discoveries={})
 
@@ -303,7 +303,7 @@ def _may_chain(graph: StreamGraph, edge: StreamEdge) -> bool:
 
 
 def members_of(head: int, followers: Mapping[int, Sequence[int]]) -> list[int]:
-    """The nodes of a chain, each behind the one it reads from, branch after branch."""
+    """The nodes of a chain, each after the one it reads from, branch after branch."""
     members = []
     ahead = [head]
     while ahead:
@@ -319,12 +319,12 @@ def chain_name(
     """What a chain is called, e.g. ``Source: words -> map -> (filter, Sink: print)``."""
     names: dict[int, str] = {}
     for node in reversed(members):
-        behind = [names[follower] for follower in followers[node]]
+        after = [names[follower] for follower in followers[node]]
         names[node] = titles[node]
-        if len(behind) == 1:
-            names[node] += f" -> {behind[0]}"
-        elif behind:
-            names[node] += f" -> ({', '.join(behind)})"
+        if len(after) == 1:
+            names[node] += f" -> {after[0]}"
+        elif after:
+            names[node] += f" -> ({', '.join(after)})"
     return names[members[0]]
 
 

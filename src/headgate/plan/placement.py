@@ -89,7 +89,7 @@ def usual_slots_per_worker(slots: int, cores: int) -> int:
 
 
 def place(graph: JobGraph) -> SlotAssignment:
-    """Slots for all groups, one group behind the other."""
+    """Slots for all groups, one group after the other."""
     members: dict[str, list[JobVertex]] = {}
     for vertex in graph.vertices:
         members.setdefault(vertex.group, []).append(vertex)

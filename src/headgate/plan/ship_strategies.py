@@ -26,7 +26,7 @@ from headgate.plan.stream_graph import ShipStrategy, StreamEdge, StreamGraph
 
 
 def default_strategy() -> ShipStrategy:
-    """Of an edge for which the program sets none: FORWARD, or REBALANCE if parallelism differs."""
+    """For an edge that the program sets none for: FORWARD, or REBALANCE if parallelism differs."""
     return replace(forward(), chosen=False)
 
 

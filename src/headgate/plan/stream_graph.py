@@ -26,8 +26,8 @@ MAX_KEY_GROUPS: Final = 1 << 15
 class Chaining(Enum):
     """With whom an operator may share a task."""
 
-    ALWAYS = "with the operator before and those behind"
-    HEAD = "only with those behind: it begins a chain"
+    ALWAYS = "with the operator before and those after"
+    HEAD = "only with those after: it begins a chain"
     NEVER = "with nobody"
 
 
@@ -51,11 +51,11 @@ class ShipStrategy:
     chosen: bool = True
     """False: the default, which becomes REBALANCE where parallelism differs."""
     key_of: Callable[[Record], Key] | None = None
-    """Of a HASH edge: its router is made again when the consumer's key groups are known."""
+    """For a HASH edge, whose router is made again when the consumer's key groups are known."""
     key_type: object = None
     """What was declared of its keys; None: nothing."""
     key_columns: tuple[str, ...] = ()
-    """Of a HASH edge whose records are Arrow batches: the columns that hold the keys."""
+    """For a HASH edge whose records are Arrow batches: the columns that hold the keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class StreamNode:
     buffer_timeout_ms: int | None = None
     """None: the job's."""
     serializer: Serializer | None = None
-    """Of its main records where they leave the task; None: what the declared type says."""
+    """For its main records where they leave the task; None: what the declared type says."""
     selectors: tuple[Selector, ...] = ()
     functions: tuple[tuple[str, object], ...] = ()
     """The user's objects in it by role ("map function", …), so that an error can name them."""
@@ -130,7 +130,7 @@ class StreamGraph:
         return [edge for edge in self.edges if edge.source == node]
 
     def in_order(self) -> list[StreamNode]:
-        """Every node behind its inputs; otherwise as they were written."""
+        """Every node after its inputs; otherwise as they were written."""
         waiting = dict.fromkeys(self.nodes, 0)
         consumers: dict[int, list[int]] = {node: [] for node in self.nodes}
         for edge in self.edges:
@@ -155,7 +155,7 @@ class StreamGraph:
         return not edge.ship.chosen and source.parallelism != target.parallelism
 
     def ship_name(self, edge: StreamEdge) -> str:
-        """Of the strategy that the edge ends up with."""
+        """Name of the strategy that the edge ends up with."""
         return "REBALANCE" if self.is_spread(edge) else edge.ship.name
 
     def describe(self) -> str:
@@ -190,7 +190,7 @@ def default_max_parallelism(parallelism: int) -> int:
 
 
 def execution_plan_json(stream_graph: StreamGraph) -> str:
-    """The plan for ``get_execution_plan`` and tools that draw it: nodes behind inputs, sinks last.
+    """The plan for ``get_execution_plan`` and tools that draw it: nodes after inputs, sinks last.
 
     Law: only strings, numbers, lists and objects, so that Python's ``eval`` reads it too.
     """
