@@ -90,7 +90,7 @@ class CheckpointStore:
         self.folder = folder
 
     def location(self, job: str, checkpoint: int) -> CheckpointLocation:
-        """Of a checkpoint that exists or is about to be taken."""
+        """Where a checkpoint is that exists or is about to be taken."""
         return checkpoint_location(folder_of_job(self.folder, job), checkpoint)
 
     def next_id(self, job: str) -> int:
@@ -98,7 +98,7 @@ class CheckpointStore:
         return max((number for number, _ in self._locations(job)), default=0) + 1
 
     def list_checkpoints(self, job: str) -> list[FoundCheckpoint]:
-        """Of a job, the oldest first; savepoints are elsewhere."""
+        """Checkpoints of a job, the oldest first; savepoints are elsewhere."""
         return [_look_in_job(location, job, number) for number, location in self._locations(job)]
 
     def restore_candidates(self, job: str) -> RestoreCandidates:
@@ -287,7 +287,7 @@ def _look(location: CheckpointLocation, number: int | None) -> FoundCheckpoint:
 
 
 def _look_in_job(location: CheckpointLocation, job: str, number: int) -> FoundCheckpoint:
-    """The same in a job's folder."""
+    """Look for a checkpoint in a job's folder."""
     return _in_place(_look(location, number), job, number)
 
 
@@ -306,7 +306,7 @@ def _in_place(found: FoundCheckpoint, job: str, number: int) -> FoundCheckpoint:
 
 
 def _last_change(folder: Folder) -> int:
-    """Of anything in it; of the folder itself if it is empty."""
+    """When anything in it was changed last, or the folder itself if it is empty."""
     itself = folder.look()
     changes = [entry.modified_ms for entry in folder.entries()]
     return max(changes, default=itself.modified_ms if itself else 0)

@@ -20,7 +20,7 @@ from headgate.base.extras import install_command
 from headgate.base.object_store import ANSWER_S, ATTEMPTS, CONNECT_S, s3_options, s3_problem
 
 Version: TypeAlias = Any
-"""Of an object: its tag, as obstore takes it."""
+"""An object's tag, as obstore takes it."""
 
 _MOST_CACHED: Final = 16
 _NO_BUCKET: Final = "NoSuchBucket"

@@ -62,7 +62,7 @@ class Folder:
     """A folder that may not exist yet. Names are those of entries directly in it."""
 
     system: Any
-    """Of pyarrow.fs, which has no types."""
+    """A file system of pyarrow.fs, which has no types."""
     path: str
     """As the file system calls it."""
     uri: str

@@ -62,7 +62,7 @@ class JobCheckpoints:
         self.signing = signing
         self.job = job
         self.folder: Folder | None = None
-        """Of the job's checkpoints in the storage."""
+        """Folder of the job's checkpoints in the storage."""
         self._temporary = temporary
         self._undropped: dict[int, DropCheckpoint] = {}
         self._claim: Claim | None = None
@@ -86,7 +86,7 @@ class JobCheckpoints:
 
     @property
     def uri(self) -> str:
-        """Of the storage, for the workers; empty: there is none."""
+        """Where the storage is, for the workers; empty: there is none."""
         return "" if self.storage is None else self.storage.folder.uri
 
     @property
@@ -122,7 +122,7 @@ class JobCheckpoints:
         return None if self.folder is None else find_stop(self.folder)
 
     def location(self, checkpoint: int, directory: str) -> CheckpointLocation:
-        """Of a savepoint its directory, of a checkpoint a folder in the job's."""
+        """Where a savepoint is, or a checkpoint: in its own directory, or in the job's folder."""
         if directory:
             return savepoint_location(open_folder(directory, signing=self.signing))
         assert self.storage is not None, f"checkpoint {checkpoint} without a storage"

@@ -21,7 +21,7 @@ SHARED: Final = "shared"
 _CHECKPOINT: Final = "chk-"
 _LONGEST_NAME: Final = 255
 _JOB_CHARS: Final = 6
-"""Of a job's id, in the names of its savepoints."""
+"""How much of a job's id is in the names of its savepoints."""
 
 
 @dataclass(frozen=True, slots=True)

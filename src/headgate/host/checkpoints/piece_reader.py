@@ -161,7 +161,7 @@ def missing_files(location: CheckpointLocation, metadata: Metadata) -> dict[str,
             )
         elif entry.is_folder or entry.is_strange:
             errors[path] = CheckpointCorrupt(folder.at(name), "is no file, but a link or a folder")
-        elif size != end:  # a task's pieces stand one behind the other, and nothing behind them
+        elif size != end:  # a task's pieces follow one another, and nothing follows them
             what = "is cut" if size < end else "was appended to"
             errors[path] = CheckpointCorrupt(
                 folder.at(name), f"{what}: it has {size} bytes instead of {end}"

@@ -171,7 +171,7 @@ class SnapshotWriters:
 
     @property
     def shared_uri(self) -> str:
-        """Of the folder whose files checkpoints of this run may name; empty: there is none."""
+        """The folder whose files checkpoints of this run may name; empty: there is none."""
         if not self.order.folder:
             return ""
         return self.location(CheckpointBarrier(0, 0)).shared.uri

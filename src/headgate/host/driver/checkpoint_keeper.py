@@ -60,7 +60,7 @@ BATCH_COUNTS: Final = tuple(
     name for name in BatchFigures.__struct_fields__ if name not in ("operator", "in_flight")
 )
 TaskReports: TypeAlias = tuple[TaskFigures | None, TaskFigures | None]
-"""Of a task: the sum over earlier attempts, and the last report of the present one."""
+"""What a task reported: the sum over earlier attempts, and last in the present one."""
 _Part = TypeVar("_Part", bound=msgspec.Struct)
 _COUNTED: Final = ("count", "sum")
 """Parts of a user's metrics that only grow, unless the user counts down."""
@@ -76,9 +76,9 @@ class CheckpointKeeper:
         self.storage = storage
         self.lock = threading.Lock()
         self.figures = JobFigures()
-        """Of the job's tasks, over all its runs; under the lock."""
+        """Figures of the job's tasks, over all its runs; under the lock."""
         self.records = JobRecords()
-        """Of the job, over all its runs."""
+        """What the job has met, over all its runs."""
         self._is_dropped = False  # whether its checkpoints went with the job
         self._log_facts = {"job": job or storage.job, "job_id": storage.job}
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -238,7 +238,7 @@ class JobFigures:
         self._now.clear()
 
     def reported(self, tasks: Iterable[str]) -> list[TaskReports]:
-        """Of these tasks, in their order: what to give to ``latest``, without the lock."""
+        """What these tasks reported, in their order, to give to ``latest`` without the lock."""
         return [(self._before.get(task), self._now.get(task)) for task in tasks]
 
     def latest(self, reported: Iterable[TaskReports]) -> list[TaskFigures]:
@@ -275,7 +275,7 @@ def added_figures(before: TaskFigures | None, now: TaskFigures) -> TaskFigures:
 
 
 def _waiting(before: TaskFigures) -> TaskFigures:
-    """Of a task that has not reported since the restart."""
+    """Figures of a task that has not reported since the restart."""
     counts = {name: getattr(before, name) for name in COUNTS}
     return TaskFigures(
         before.task,

@@ -2,7 +2,7 @@
 
 Owned by a run, which starts them with each attempt and ends them with it. Law: nothing of the
 user's runs on another thread or under a lock; what an enumerator has found is reported together
-with its position, and nothing that it has returned is lost, whatever raises behind it; it is closed
+with its position, and nothing that it has returned is lost, whatever raises after it; it is closed
 on every path. Ending waits for nobody: a ``discover`` that hangs holds up its own thread and no
 more, and what it returns after the end is dropped.
 """
@@ -37,14 +37,14 @@ class DiscoveryListener(Protocol):
     def splits_discovered(
         self, run: str, uid: str, position: bytes, splits: Sequence[SplitData], is_last: bool
     ) -> None:
-        """Splits that were not there before, and the position behind them."""
+        """Splits that were not there before, and the position after them."""
 
     def discovery_failed(self, run: str, failure: Failure) -> None:
         """The first look for splits has failed, or splits cannot travel."""
 
 
 class Discovery:
-    """Of one attempt at a time; called by one thread at a time."""
+    """Runs the enumerators of one attempt at a time; called by one thread at a time."""
 
     def __init__(self, listener: DiscoveryListener, facts: Callable[[], Mapping[str, object]]):
         """``facts``: what lines of the log say about the job."""
@@ -82,7 +82,7 @@ class _EnumeratorThread(threading.Thread):
         self._found: list[object] = []
         """Splits that were returned and not reported yet."""
         self._position = b"" if source.restored is None else source.restored.position
-        """Behind what was found, here or before the checkpoint; empty: nothing was looked for."""
+        """After what was found, here or before the checkpoint; empty: nothing was looked for."""
         self._has_reported = False
         self._failures = 0
         """In a row."""

@@ -68,7 +68,7 @@ from headgate.host.shipping.failures import describe
 log = logging.getLogger(__name__)
 
 SHORT_BYTES: Final = 4096
-"""Of the keys in a question that goes over the line for reads, sent by whoever asks it."""
+"""Most bytes of keys in a question that whoever asks it sends over the line for reads."""
 _GOES_ON = "it failed, and goes on from there"
 
 
@@ -128,7 +128,7 @@ class DriverRun:
         self._lock = threading.Lock() if keeper is None else keeper.lock
         self._figures = JobFigures() if keeper is None else keeper.figures
         self.records = JobRecords() if keeper is None else keeper.records
-        """Of the job, as far as its runs share them."""
+        """What the job has met, as far as its runs share it."""
         with self._lock:
             self._machine = JobRun(plan, times, None if keeper is None else keeper.recovery)
             self._figures.attempt_ended()  # the last of an earlier run
@@ -150,7 +150,7 @@ class DriverRun:
 
     @property
     def state(self) -> JobState:
-        """Of the run; once it is one of its ends, the outcome is known, too."""
+        """State of the run; once it is one of its ends, the outcome is known, too."""
         with self._lock:
             return self._machine.state
 

@@ -41,7 +41,7 @@ class _Waiting:
 
 
 class InspectionFutures:
-    """Of one run; used by one thread at a time."""
+    """Questions of one run that wait for answers; used by one thread at a time."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, _Waiting] = {}

@@ -39,12 +39,12 @@ class JobEntry(msgspec.Struct, frozen=True):
     since_ms: int
     """When it was started, in milliseconds since the epoch."""
     pid: int
-    """Of the driver, valid on ``host``."""
+    """The driver's, valid on ``host``."""
     host: str
     address: Address
     secret: bytes
     version: int = 0
-    """Of the control connection."""
+    """Version of the control connection."""
     tls: tuple[str, str, str] | None = None
     """Files of certificate, key and authority, if the control connection uses TLS."""
     web: str = ""

@@ -36,7 +36,7 @@ DONE: Final = b""
 """The frame after the last records. The driver answers with it when it has consumed everything."""
 SECRET_BYTES: Final = 32
 MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
-"""Of a list of records, which is cut to fit, and of a single record."""
+"""Largest list of records, which is cut to fit, and largest single record."""
 PROBLEM_CHARS: Final = 2000
 
 Take = Callable[[list[Any]], None]

@@ -128,7 +128,7 @@ class StateRead:
         ]
 
     def values(self) -> list[StateValue]:
-        """The same as the tasks have sent it."""
+        """The values as the tasks have sent them."""
         found: dict[int, StateValue] = {}
         for places, answer in zip(self._places.values(), self._answers(), strict=True):
             if answer.problem:

@@ -53,7 +53,7 @@ class PrivateFiles:
             pass
 
     def get_file_info(self, wanted: Any) -> Any:
-        """Of a path, or of all entries of a ``FileSelector``'s folder; links are not followed."""
+        """What is at a path, or in a ``FileSelector``'s folder; links are not followed."""
         if isinstance(wanted, arrow_fs().FileSelector):
             return self._list(wanted.base_dir)
         try:
@@ -78,7 +78,7 @@ class PrivateFiles:
             return PrivateFile(open_file_in(folder, name, path))
 
     def delete_file(self, path: str) -> None:
-        """Of a link, the link itself."""
+        """Delete a file; of a link, the link itself."""
         with self._beside(path) as (folder, name):
             os.unlink(name, dir_fd=folder)
 

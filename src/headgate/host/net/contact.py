@@ -72,7 +72,7 @@ class DriverContact:
 
 _lock: Final = threading.Lock()
 _secrets: Final[dict[str, list[bytes]]] = {}
-"""Of the jobs that this process is a task manager of, once per task manager."""
+"""Secrets of the jobs that this process is a task manager of, once per task manager."""
 
 
 def secret_of_job(job: str) -> bytes:

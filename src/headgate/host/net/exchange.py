@@ -311,7 +311,7 @@ def _descriptors() -> int:
 
 
 def _runnable_ms() -> float:
-    """Of all threads of this process; 0: the platform does not tell."""
+    """How long threads of this process have waited for a core; 0: the platform does not tell."""
     total = 0
     try:
         threads = os.listdir("/proc/self/task")

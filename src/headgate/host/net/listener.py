@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 MAX_STRANGERS: Final = 512
 """Unproven connections at a time."""
 MAX_OF_ADDRESS: Final = 256
-"""The same per address."""
+"""Unproven connections of one address at a time."""
 YOUNG_S: Final = 0.1
 """Younger strangers are not evicted: a job's own workers connect all at once."""
 PAUSE_S: Final = 0.1

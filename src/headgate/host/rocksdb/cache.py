@@ -22,7 +22,7 @@ from headgate.base.values import ATOMS
 from headgate.host.rocksdb.codec import pack
 
 ENTRY_BYTES: Final = 256
-"""Of an entry with a short key and a number: two objects, their slots, the dirty mark."""
+"""Size of an entry with a short key and a number: two objects, their slots, the dirty mark."""
 ITEM_BYTES: Final = 56
 CHUNK: Final = 1024
 """Entries evicted at once, in some milliseconds; larger batches are written faster."""

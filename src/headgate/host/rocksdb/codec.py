@@ -78,7 +78,7 @@ class Address(msgspec.Struct, frozen=True, gc=False):
     """Precedes every value here; empty if key and namespace can be decoded from the prefix."""
 
     def body(self, data: bytes) -> bytes:
-        """The value behind the head."""
+        """The value after the head."""
         return behind_head(data) if self.head else data
 
 
@@ -118,7 +118,7 @@ class AddressCodec:
         return _START.pack(group, state) + key_bytes(key)
 
     def address(self, state: int, key: Key, namespace: Namespace) -> Address:
-        """Of a key as the cursor holds it."""
+        """The address of a key as the cursor holds it."""
         prefix = self.key_prefix(state, key)
         is_headed = not is_rebuilt(key) and not is_decodable(prefix[_START.size :])
         form, space = _NO_NAMESPACE if namespace is None else self._space(namespace)
@@ -147,7 +147,7 @@ class AddressCodec:
 
     @property
     def classes(self) -> tuple[type, ...]:
-        """Of namespaces, in the order of their numbers."""
+        """Classes of namespaces, in the order of their numbers."""
         with self._lock:
             return tuple(self._classes)
 

@@ -77,11 +77,11 @@ class DatabaseCatalog:
 
     max_parallelism: int
     numbers: Mapping[str, int]
-    """Of states, by name."""
+    """Numbers of states, by name."""
     stored_as: Mapping[str, str]
     """How states are stored, by name."""
     classes: tuple[type, ...]
-    """Of namespaces, in the order of their numbers."""
+    """Classes of namespaces, in the order of their numbers."""
     next_number: int
     """Above that of every list element."""
 
@@ -107,7 +107,7 @@ class DatabaseCatalog:
 
 
 def read_catalog(folder: Path, load: Load = loads) -> DatabaseCatalog:
-    """Of a fetched database; raises StateBroken."""
+    """Read the catalog of a fetched database; raises StateBroken."""
     try:
         data = (folder / CATALOG_FILE).read_bytes()
         stored = msgspec.msgpack.decode(data, type=_Stored)

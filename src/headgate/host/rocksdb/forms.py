@@ -13,13 +13,13 @@ from typing import Final
 from headgate.base.elements import Record
 
 MOST_NESTED: Final = 500
-"""Of tuples in tuples: Python hashes a tuple without a look at its stack, and no job has more."""
+"""How deep tuples may nest: Python hashes one without a look at its stack; no job has more."""
 TUPLE: Final = ord("(")
 
 _NONE, _TRUE, _FALSE, _INT, _LONG, _FLOAT, _TEXT, _BYTES = b"NTFilgus"
 _ATOMS: Final = {_NONE: None, _TRUE: True, _FALSE: False}
 _DIGIT_BITS: Final = 15
-"""Of an integer that 32 bits do not hold; a digit takes two bytes."""
+"""Bits in a digit of an integer that 32 bits do not hold; a digit takes two bytes."""
 _DIGITS_AT_ONCE: Final = 8
 """They fill whole bytes, so that long integers are read in linear time."""
 _number = struct.Struct("<i").unpack_from

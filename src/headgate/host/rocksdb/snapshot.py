@@ -31,7 +31,7 @@ class SnapshotSource:
     groups: range
     max_parallelism: int
     names: Mapping[int, str]
-    """Of states, by number."""
+    """Names of states, by number."""
     stored_as: Mapping[str, str]
     sieves: Mapping[str, Sieve]
     unwritten: tuple[tuple[str, StoredValues, DirtyEntries], ...]

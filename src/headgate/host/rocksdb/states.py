@@ -59,7 +59,7 @@ class StateResources:
         self.budget = budget
         self.cursor = cursor
         self.numbers = count()
-        """Of list elements, increasing over all lists."""
+        """Numbers of list elements, increasing over all lists."""
 
     def count_from(self, number: int) -> None:
         """Lists may hold elements with all numbers below."""

@@ -78,7 +78,7 @@ class PlainChange:
 
 
 class OperatorChanges:
-    """Of the operator with this uid; ``headgate.state.operator`` makes it."""
+    """Changes of one operator's state; ``headgate.state.operator`` makes them."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ from headgate.functions import evictors, time, window
 from headgate.host.saved_state.nesting import check_nesting
 
 _MOST_NAMES: Final = 1000
-"""Of unknown classes that are noted."""
+"""How many names of unknown classes are noted."""
 
 
 def _names(module: Any, *names: str) -> dict[tuple[str, str], Any]:

@@ -85,7 +85,7 @@ class PlainPart:
 
 
 def address_of(location: CheckpointLocation, metadata: Metadata) -> CheckpointAddress:
-    """Of a checkpoint that was opened here."""
+    """Where a checkpoint is that was opened here."""
     return CheckpointAddress(location.own.uri, metadata.kind, metadata.checkpoint)
 
 

@@ -38,7 +38,7 @@ from headgate.host.saved_state.rows import (
 from headgate.plan.recorded_job import RecordedJob, RecordedOperator
 
 PART_BYTES: Final = 4 << 20
-"""Of keyed state that is read in one go by one process."""
+"""How much keyed state one process reads in one go."""
 
 
 @dataclass(slots=True)
@@ -72,12 +72,12 @@ class SavedOperator:
 
     @property
     def path(self) -> str:
-        """Of the checkpoint."""
+        """Path of the checkpoint."""
         return self._saved.path
 
     @property
     def location(self) -> CheckpointLocation:
-        """Of the checkpoint."""
+        """Where the checkpoint is."""
         return self._saved.location
 
     @property
@@ -104,7 +104,7 @@ class SavedOperator:
         return found.types[0] if found is not None and found.types else None
 
     def state_names(self) -> list[str]:
-        """Of keyed state that the checkpoint notes; older ones note none."""
+        """Names of keyed state that the checkpoint notes; older ones note none."""
         return [shape.name for shape in self.shapes if shape.scope in (KEYED, WINDOWED)]
 
     def notes(self, state: str) -> bool:

@@ -26,9 +26,9 @@ class KeyedRow(NamedTuple):
     namespace: Namespace
     """The window; None: the state is that of the key alone."""
     value: Record
-    """Of a list state a list, of a map state a dict."""
+    """A list for a list state, a dict for a map state."""
     touched_ms: int | None = None
-    """Of a value with a time to live: when it was touched last."""
+    """When a value with a time to live was touched last."""
 
 
 class TimerRow(NamedTuple):

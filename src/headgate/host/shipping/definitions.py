@@ -27,7 +27,7 @@ METHODS: Final = (
 def with_definitions(
     vertices: Mapping[int, JobVertex], functions: Mapping[int, Sequence[tuple[str, object]]]
 ) -> dict[int, JobVertex]:
-    """The same vertices, whose operators have the definitions of their functions."""
+    """These vertices, whose operators have the definitions of their functions."""
     read: Read = {}
     found = {}
     for number, vertex in vertices.items():

@@ -12,7 +12,7 @@ from headgate.base.redaction import without_secrets
 from headgate.core.chain.log_facts import FACTS, facts_here, message_of
 
 MOST_CHARS: Final = 8 * 1024
-"""Of a message, and of a traceback."""
+"""Longest message, and longest traceback."""
 
 _formatter: Final = logging.Formatter()
 

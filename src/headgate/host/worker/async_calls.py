@@ -91,7 +91,7 @@ class LoopCalls:
             self._loop.call_soon_threadsafe(self._begin_calls, context=self._context)
 
     def input_ended(self) -> None:
-        if isinstance(self._caller, BatchCaller):  # behind the slots that were submitted
+        if isinstance(self._caller, BatchCaller):  # after the slots that were submitted
             self._loop.call_soon_threadsafe(self._caller.input_ended, context=self._context)
 
     def figures(self) -> BatchFigures | None:

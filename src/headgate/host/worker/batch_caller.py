@@ -59,7 +59,7 @@ class BatchCaller:
         self._advance()
 
     def figures(self) -> BatchFigures:
-        """Of all calls so far; for any thread."""
+        """Figures of all calls so far; for any thread."""
         return self._scheduler.figures(self._now_ms())
 
     def stop(self) -> None:

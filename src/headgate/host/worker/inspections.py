@@ -44,7 +44,7 @@ COUNTED: Final = CopyLimits(4 * 1024 * 1024, shared=True)
 
 
 class Inspections:
-    """Of one task manager; its thread calls, ``send`` is called from any."""
+    """Questions to one task manager; its thread calls, ``send`` is called from any."""
 
     def __init__(self, send: Callable[[Inspected], None], reads: StateQuestions) -> None:
         """``reads`` answers questions about state: the tasks themselves do, no other thread."""

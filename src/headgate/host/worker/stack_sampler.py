@@ -30,7 +30,7 @@ from headgate.base.inspections import (
 
 SAMPLER_THREAD: Final = "headgate-stack-sampler"
 MAX_FRAMES: Final = 200
-"""Of a deeper stack the innermost ones are shown."""
+"""How many frames of a stack are shown, the innermost ones."""
 
 SWITCH_S: Final = 0.0005
 """How long a thread may keep the interpreter's lock while the sampler waits for it.
@@ -45,7 +45,7 @@ APPROACH_S: Final = 0.002
 up the lock, and samples must not always be taken the same time after that."""
 
 SHARE: Final = 0.01
-"""Of a core, that the sampler takes at most; what it takes, the tasks lose once more by waiting for
+"""What the sampler takes of a core at most. The tasks lose as much once more by waiting for
 the interpreter's lock. If a sample costs more, because the stacks are deep, the tasks many or the
 machine is busy, there are fewer of them than were asked for."""
 FREE_S: Final = 0.01
@@ -72,7 +72,7 @@ class SampledTask:
 
 
 class StackSampler:
-    """Of one process; any thread may ask."""
+    """Samples the stacks of one process; any thread may ask."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards all of the following

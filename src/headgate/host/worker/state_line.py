@@ -53,7 +53,7 @@ Send: TypeAlias = Callable[[Inspected], None]
 
 
 class StateQuestions:
-    """Of one task manager, which calls it on its own thread."""
+    """Questions about state to one task manager, which calls it on its own thread."""
 
     def __init__(
         self, exchange: Exchange, contact: DriverContact, slot: int, current: Current, send: Send

@@ -19,11 +19,11 @@ from headgate.host.shipping.log_lines import line_bytes, line_of, show_if_alone
 
 MOST_LINES: Final = 200
 MOST_BYTES: Final = 256 * 1024
-"""Of an interval."""
+"""Most lines and bytes in an interval."""
 
 
 class WorkerLog(logging.Handler):
-    """Of one task manager, while it is entered."""
+    """Collects the log of one task manager, while it is entered."""
 
     def __init__(self, contact: DriverContact, slot: int, *, is_alone: bool) -> None:
         """``is_alone``: the process is the task manager's own."""
