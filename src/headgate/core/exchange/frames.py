@@ -21,7 +21,7 @@ PROOF_BYTES: Final = 32
 MAX_TEXT_BYTES: Final = 16 * 1024
 MAX_GRANTS: Final = 1024
 MAX_RUNTIME_EVENT_BYTES: Final = 64 * 1024
-"""Of an event that travels with the data; the longest is the barrier of a savepoint."""
+"""Largest event that travels with the data; the longest is the barrier of a savepoint."""
 
 PREFIX: Final = struct.Struct("<IHBB")
 """Length of the rest, magic, version, type."""

@@ -1,6 +1,6 @@
 """A link: one side of one connection, from the first byte to the last.
 
-The driver moves bytes and tells time; the link knows the handshake, the session behind it, signs of
+The driver moves bytes and tells time; the link knows the handshake, the session after it, signs of
 life, and how it ends. Law: whatever ends a link, its session is notified once, its segments go
 home, and no other link notices; nothing that the link refers to refers back to it, so it needs no
 garbage collection. LIFE in words: connecting → greeting → open → closing → closed.
@@ -64,7 +64,7 @@ GREETINGS = frozenset({Kind.HELLO, Kind.CHALLENGE, Kind.PROOF, Kind.WELCOME, Kin
 
 
 class Link:
-    """Bytes in, bytes out. Subclasses say which session is behind it."""
+    """Bytes in, bytes out. Subclasses say which session follows the handshake."""
 
     session: SenderSession | ReceiverSession
 

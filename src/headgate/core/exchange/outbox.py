@@ -29,7 +29,7 @@ class Outbox:
         self._low_bytes = low_bytes
         self._high_bytes = high_bytes
         self._parts: deque[ByteLike] = deque()
-        self._buffers: deque[tuple[int, Buffer]] = deque()  # with the total behind its last byte
+        self._buffers: deque[tuple[int, Buffer]] = deque()  # with the total after its last byte
         self._buffer_bytes = 0  # of the buffers that have not gone
         self._total = 0  # bytes that were ever put in
         self._cut = False  # the first part has gone in part
@@ -43,7 +43,7 @@ class Outbox:
             self.writable = False
 
     def add_buffer(self, head: bytes, buffer: Buffer) -> None:
-        """Put a frame's head and the buffer behind it in; the outbox owns the buffer now."""
+        """Put in a frame's head and the buffer after it; the outbox owns the buffer now."""
         view = buffer.view
         size = len(view)
         count = len(head) + size
