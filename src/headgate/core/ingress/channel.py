@@ -70,7 +70,7 @@ class Channel(Protocol):
         """What waits in this process, also with the producer; it stays, and is not the caller's."""
 
     def failure(self) -> Exception | None:
-        """What the channel has met and will raise, behind what has arrived before."""
+        """What the channel has met and will raise, after what has arrived before."""
 
     def waiting(self) -> int:
         """Data buffers that were not read, here or still with the producer, as far as known."""
@@ -324,7 +324,7 @@ class UnknownChannel:
         """The gate remembers it for the channel to come."""
 
     def unblock(self) -> None:
-        """The same."""
+        """The gate remembers it for the channel to come."""
 
     def queued(self) -> Sequence[Buffer]:
         return ()

@@ -330,7 +330,7 @@ class Gate:
             self.notify()
 
     def barrier_arrived(self, index: int, barrier: CheckpointBarrier, is_next: bool) -> None:
-        """A barrier can be read, now or behind what has arrived before it."""
+        """A barrier can be read, now or after what has arrived before it."""
         if self._ended[index] or self.closed:
             return
         if is_next and barrier.unaligned and self._queued[index]:
@@ -374,7 +374,7 @@ class Gate:
     def channel_figures(
         self, number: int, producers: Sequence[str], indices: range
     ) -> list[ChannelFigures]:
-        """Of some channels; the gate has this ``number``, its channels these ``producers``."""
+        """Figures of some channels; ``number`` is the gate's, ``producers`` are the channels'."""
         return [self._figures_of(number, producers[index], index) for index in indices]
 
     def check(self) -> None:

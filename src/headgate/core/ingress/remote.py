@@ -345,7 +345,7 @@ class RemoteChannel:
             self._later(pause_ms, self._request_again)
 
     def sends_event_again(self) -> bool:
-        """A refused event: it went behind a request that found nothing, and goes with the next."""
+        """A refused event: it went after a request that found nothing, and goes with the next."""
         if not self._events_refused:
             return False
         self._events_refused -= 1

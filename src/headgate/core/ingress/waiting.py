@@ -49,7 +49,7 @@ class WaitingPiece(msgspec.Struct, frozen=True):
     is_event: bool = False
     compressed: bool = False
     element_bytes: int = 0
-    """Of an element that was begun and was not copied; ``missing`` of them are still to come."""
+    """Bytes of an element that was begun and not copied; ``missing`` of them are still to come."""
     missing: int = 0
 
 
@@ -126,7 +126,7 @@ def decode_waiting(
 
 
 class _Stream:
-    """The bytes of a channel: elements, one behind the other."""
+    """The bytes of a channel: elements, one after the other."""
 
     def __init__(self, serializer: Serializer) -> None:
         self.begun = bytearray()
