@@ -47,7 +47,7 @@ class TakeSnapshot:
 class Persist:
     """What these channels hold before their barrier, and get until it comes, is in flight.
 
-    It comes behind the ``TakeSnapshot`` of its checkpoint, and belongs to it.
+    It comes after the ``TakeSnapshot`` of its checkpoint, and belongs to it.
     """
 
     checkpoint: int
@@ -104,7 +104,7 @@ class _Pending:
     missing: dict[int, None]
     """Live channels that have not delivered."""
     announced: dict[int, None] = field(default_factory=dict)
-    """Those of them whose barrier waits behind data."""
+    """Those of them whose barrier waits after data."""
     blocked: list[int] = field(default_factory=list)
     taken: bool = False
 
@@ -140,7 +140,7 @@ class BarrierHandler:
         return effects
 
     def barrier_announced(self, channel: int, barrier: CheckpointBarrier, now_ms: float) -> Effects:
-        """A barrier has arrived in a channel, behind data that was not read yet.
+        """A barrier has arrived in a channel, after data that was not read yet.
 
         It is also told of a barrier that stands before all data because it has overtaken them.
         """

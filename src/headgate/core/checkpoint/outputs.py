@@ -1,6 +1,6 @@
 """The outputs of a task as checkpoints see them: how far barriers are on their way.
 
-An aligned barrier is put behind the data of a subpartition; if it still waits there when its time
+An aligned barrier is put after the data of a subpartition; if it still waits there when its time
 is over (policy), it overtakes. Law: a barrier is sent when it has left every subpartition that has
 a reader, or has overtaken in it; what it has overtaken, and no more, is kept for its checkpoint.
 """
@@ -53,7 +53,7 @@ class OutputBarriers:
     def added(
         self, barrier: CheckpointBarrier, subpartitions: Iterable[int], now_ms: float
     ) -> list[Effect]:
-        """An aligned barrier was put behind the data of these subpartitions."""
+        """An aligned barrier was put after the data of these subpartitions."""
         waiting = _Waiting(barrier, now_ms, dict.fromkeys(subpartitions))
         if self._at_ms(waiting) is None:
             return [Sent(barrier.checkpoint)]  # it will never overtake: nobody need wait
@@ -139,7 +139,7 @@ class CheckpointedOutputs:
             writer.partition.on_reader_gone = partial(self._reader_gone, number)
 
     def send(self, barrier: CheckpointBarrier, now_ms: float) -> None:
-        """To all consumers: an aligned one behind what was written, an unaligned one before it."""
+        """To all consumers: an aligned one after what was written, an unaligned one before it."""
         checkpoint = barrier.checkpoint
         self._overtaken[checkpoint] = []
         if barrier.unaligned:

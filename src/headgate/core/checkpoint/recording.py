@@ -128,7 +128,7 @@ class InFlightRecorder:
 
 
 def _ends(buffer: Buffer, checkpoint: int) -> bool:
-    """Whether nothing behind this event belongs to a checkpoint."""
+    """Whether nothing after this event belongs to a checkpoint."""
     match decode_event(buffer.view):
         case CheckpointBarrier(number):
             return number == checkpoint

@@ -62,7 +62,7 @@ class TaskRestored:
 
 
 FRESH = TaskRestored()
-"""Of a task that goes on from nowhere; one that goes on may have kept nothing, but is not this."""
+"""A task that goes on from nowhere; one that goes on may have kept nothing, but is not this."""
 
 
 class CheckpointReader(Protocol):

@@ -20,7 +20,7 @@ from headgate.core.state.backend import SnapshotFiles
 
 @dataclass(frozen=True, slots=True)
 class NamedSnapshot:
-    """Of one operator of the chain."""
+    """Snapshot of one operator of the chain."""
 
     uid: str
     name: str
@@ -46,9 +46,9 @@ class ChannelData:
 
     is_input: bool
     index: int
-    """Of the gate or the partition, among those of the task."""
+    """Number of the gate or the partition, among those of the task."""
     channel: int
-    """Of the channel or the subpartition."""
+    """Number of the channel or the subpartition."""
     parts: Sequence[bytes]
 
 
@@ -56,10 +56,10 @@ class SnapshotWriting(Protocol):
     """One snapshot on its way to the storage. Called on the task's thread, inside the baton."""
 
     state_bytes: int | None
-    """Of the operators, when it is written; None: it is not."""
+    """State of the operators, when it is written; None: it is not."""
 
     def complete(self, in_flight: Sequence[ChannelData], align_ms: float) -> None:
-        """All data in flight are known: write them behind the operators, and end."""
+        """All data in flight are known: write them after the operators, and end."""
 
     def abort(self) -> None:
         """Given up: nothing of it stays. Idempotent; ``done`` still comes."""
@@ -79,7 +79,7 @@ class SnapshotTask:
     parallelism: int
     max_parallelism: int
     name: str = field(default="", compare=False)
-    """Of its vertex, for log lines."""
+    """Name of its vertex, for log lines."""
 
     def state(
         self,

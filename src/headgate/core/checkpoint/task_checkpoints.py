@@ -111,7 +111,7 @@ class TaskCheckpoints:
         self.committing: tuple[int, float] | None = None
         """The checkpoint that the operators commit now, and since when."""
         self.state_bytes = UNKNOWN
-        """Of the operators, in the last checkpoint that was written."""
+        """State of the operators, in the last checkpoint that was written."""
         self._committed_ms = 0.0
         self._plan = plan
         self._chain = chain
@@ -301,7 +301,7 @@ class TaskCheckpoints:
     def _snapshot(
         self, barrier: CheckpointBarrier, batch: _Batch
     ) -> tuple[OperatorSnapshot, ...] | None:
-        """Of all operators; None: one of them has failed, and the task goes on without it."""
+        """Snapshots of all operators; None: one has failed, and the task goes on without it."""
         if self.is_blank:
             return tuple(OperatorSnapshot() for _ in self._chain.specs)
         checkpoint, time_ms = barrier.checkpoint, barrier.timestamp_ms
