@@ -1,1 +1,1 @@
-"""What records leave behind: values by key."""
+"""Keyed state: values that records leave, by key."""

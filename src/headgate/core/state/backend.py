@@ -1,6 +1,6 @@
 """The state backend: where the keyed state and the timers of one operator of one task live.
 
-Two of them stand behind this protocol: in memory, and on disk. An operator opens one in ``open``
+Two implement this protocol: in memory, and on disk. An operator opens one in ``open``
 and closes it in ``close``; ``snapshot`` and ``restore`` go by key group, so that another number of
 tasks can share the groups anew. What one backend has written any other can read (``snapshot.py``),
 also if it was written as files of a database, of which later snapshots write only new ones.
@@ -151,7 +151,7 @@ class KeyedBackend(Protocol):
     processing_timers: TimerQueue
     catalog: Catalog
     sweeps: list[Sweep]
-    """Of states that clean up for every record, also for those that do not touch them."""
+    """Sweeps of states that clean up for every record, also for those that do not touch them."""
 
     def value_state(self, spec: StateSpec) -> ValueState[Record]: ...
 

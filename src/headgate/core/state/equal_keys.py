@@ -51,7 +51,7 @@ class KeyParts:
 
 
 def canonical(key: Key) -> Key:
-    """The same for all keys that equal it."""
+    """One key for all keys that equal it."""
     kind: type = type(key)
     make = _maker(kind)
     return key if make is None else make(key)
@@ -79,7 +79,7 @@ def parts_of(key: Key) -> str | list[Key]:
 
 
 def local_time(key: datetime) -> Key | None:
-    """Of a time that the clock of its zone shows twice, or never: it equals no moment elsewhere."""
+    """A time that the clock of its zone shows twice, or never: it equals no moment elsewhere."""
     if key.tzinfo is None or isinstance(key.tzinfo, timezone):
         return None
     first, second = (_plain_datetime(key, fold) for fold in (0, 1))
@@ -158,7 +158,7 @@ def _complex(key: Key) -> Key:
 
 
 def _floating(key: Key) -> Key:
-    """Of numpy; a long double holds more than a float."""
+    """A float of numpy; a long double holds more than a float."""
     number = float(key)
     if number != number:
         return NAN
@@ -240,7 +240,7 @@ Compared: TypeAlias = Mapping[str, Make | None]
 
 @lru_cache(_KINDS)
 def _compared_fields(kind: type) -> Compared | None:
-    """Of a dataclass, or a class of attrs, whose objects are compared by their fields."""
+    """Fields by which objects of a dataclass, or a class of attrs, are compared."""
     if "__attrs_attrs__" in kind.__dict__:
         own = kind.__attrs_attrs__  # type: ignore[attr-defined]
         return {field.name: (field.eq_key or _whole) if field.eq else None for field in own}

@@ -29,7 +29,7 @@ _BY_IDENTITY: Final = object.__hash__
 
 
 _SINGLE: Final = (type(None), type(...), type, FunctionType, BuiltinFunctionType)
-"""Of these the same object comes back, wherever it travels."""
+"""Types whose one object comes back, wherever it travels."""
 
 
 _PLAIN: Final = frozenset({str, int, bytes, type(None)})
@@ -40,7 +40,7 @@ _EXACT: Final = _PLAIN | {bool}
 
 
 _VERSION: Final = 2
-"""Of marshal: later ones write the same text in two ways, interned or not, and refer back."""
+"""Version of marshal: later ones write a text in two ways, interned or not, and refer back."""
 
 
 _NAN_BYTES: Final = marshal.dumps(("number", "nan"), _VERSION)
@@ -199,7 +199,7 @@ def key_group(key: Key, max_parallelism: int) -> int:
 
 
 def stable_hash(key: Key) -> int:
-    """The same 32 bits for equal keys in every process (``hash`` of a text is not).
+    """32 bits that equal keys have in every process (``hash`` of a text differs).
 
     Numbers go by value, collections by their items, other objects by what pickle would ask of them.
     """

@@ -111,7 +111,7 @@ class MemoryBackend:
         """No later one names what this one has written."""
 
     def checkpoint_aborted(self, checkpoint: int) -> None:
-        """The same."""
+        """No later one names what it has written."""
 
     def restore_files(self, databases: Sequence[StoredDatabase]) -> None:
         for database in databases:

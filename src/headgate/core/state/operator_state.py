@@ -77,7 +77,7 @@ class OperatorStates(OperatorStateStore):
         return self._broadcast(state_descriptor, HeldBroadcast)  # type: ignore[return-value]
 
     def read_only(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Record, Record]:
-        """The same map, to be read."""
+        """The map of a broadcast state, to be read."""
         return self._broadcast(descriptor, BroadcastView)
 
     @property

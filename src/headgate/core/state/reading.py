@@ -25,7 +25,7 @@ from headgate.functions.state import AggregatingStateDescriptor, StateDescriptor
 
 
 class StateReader:
-    """Of one operator; used on the task's thread."""
+    """Reads the state of one operator; used on the task's thread."""
 
     def __init__(
         self,

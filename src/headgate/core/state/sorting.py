@@ -25,7 +25,7 @@ SORT_BYTES: Final = 64 * MIB
 _CHUNK: Final = 512
 """Rows that are written and read at once."""
 _OVERHEAD_BYTES: Final = 150
-"""Of a record in memory, beside itself."""
+"""What a record takes in memory, beside itself."""
 _LENGTH: Final = struct.Struct("<I")
 
 
@@ -37,7 +37,7 @@ class SortedRow(NamedTuple):
     place: int
     """Counts all records through: those of the same time keep their order."""
     number: int
-    """Of the input."""
+    """Number of the input."""
     record: Record
 
 

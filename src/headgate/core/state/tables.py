@@ -164,7 +164,7 @@ class Spaces:
 
     def __init__(self) -> None:
         self.plain = Table()
-        """Of the namespace None."""
+        """Entries of the namespace None."""
         self.by_namespace: dict[Namespace, Entries] = {None: self.plain.view}
         """Without a guard: for namespaces and keys only."""
         self.view: MutableMapping[Namespace, Entries] = self.by_namespace

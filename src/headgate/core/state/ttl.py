@@ -51,7 +51,7 @@ class TtlValue(ValueState[Record]):
 
     def __init__(self, held: ValueState[Record], lifetime: Lifetime) -> None:
         self.held = held
-        """Of pairs."""
+        """State of pairs: a value, and when it was touched."""
         self.lifetime = lifetime
 
     def value(self) -> Record:
@@ -80,7 +80,7 @@ class TtlValue(ValueState[Record]):
         self.held.clear()
 
     def drop_expired(self) -> int | None:
-        """Of the current key; answers with the earliest time that is left."""
+        """Drop what the current key has outlived; returns the earliest time that is left."""
         pair = self.held.value()
         if pair is None:
             return None
@@ -127,7 +127,7 @@ class TtlList(ListState[Record]):
         self.held.clear()
 
     def drop_expired(self) -> int | None:
-        """Of the current key; answers with the earliest time that is left."""
+        """Drop what the current key has outlived; returns the earliest time that is left."""
         pairs = list(self.held.get())
         alive = self._alive(pairs)
         if len(alive) < len(pairs):
@@ -184,7 +184,7 @@ class TtlMap(MapState[Record, Record]):
         self.held.clear()
 
     def drop_expired(self) -> int | None:
-        """Of the current key; answers with the earliest time that is left."""
+        """Drop what the current key has outlived; returns the earliest time that is left."""
         horizon_ms = self.lifetime.horizon_ms()
         left = []
         for key, (_, touched_ms) in list(self.held.items()):
