@@ -243,7 +243,7 @@ def make_fold(contents: Contents, copies: bool) -> Fold:
 
 
 class WindowContents(Protocol):
-    """Of all keys and windows; each method is about those of the cursor."""
+    """What windows hold, for all keys; each method is about the key and window of the cursor."""
 
     def add(self, record: Record, timestamp: int | None) -> None:
         """A record came into the window."""

@@ -26,7 +26,7 @@ Sided = tuple[int, Record]
 
 
 class JoinedWindowOperator(Operator):
-    """A window operator behind two inputs."""
+    """A window operator with two inputs."""
 
     inputs = 2
 

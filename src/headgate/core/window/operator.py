@@ -82,7 +82,7 @@ class WindowOperator(StatefulOperator):
         self._flush()
 
     def _process_on(self, keeper: WindowKeeper, bundle: Bundle, keys: list[Key]) -> None:
-        """The same, on behind records that fail. Such a record may be in some of its windows."""
+        """Process a bundle, but skip records that fail. Such a record may be in some windows."""
         assert self._keyed is not None
         begin, times = 0, bundle.timestamps
         while begin < len(bundle.records):
@@ -168,7 +168,7 @@ class WatchedRecords(list[Record]):
 
     @property
     def place(self) -> int | None:
-        """Of the record at hand; None: nobody has begun to take them."""
+        """Place of the record at hand; None: nobody has begun to take them."""
         taken = 0 if self._last is None else len(self) - length_hint(self._last)
         return taken - 1 if taken else None
 

@@ -159,12 +159,12 @@ class SlicedKeeper:
         return [panes[time_ms - (time_ms - offset) % size] for time_ms in times]
 
     def entries_of_pane(self, pane: int) -> tuple[Entries, ...]:
-        """Of all windows that hold this time."""
+        """Entries of all windows that hold this time."""
         windows = slides(pane, self._size_ms, self._slide_ms, self._offset_ms)
         return tuple([self._entries(window) for window in windows])
 
     def entries_from(self, start: int) -> Entries:
-        """Of the window that begins here."""
+        """Entries of the window that begins here."""
         return self._entries(TimeWindow(start, start + self._size_ms))
 
     def _entries(self, window: TimeWindow) -> Entries:
