@@ -58,7 +58,7 @@ class Slices:
 
 @dataclass(frozen=True)
 class PartialAggregation:
-    """From a batch to its partial rows: keys, times if there are any, parts; rows behind times.
+    """From a batch to its partial rows: keys, times if there are any, parts; rows after times.
 
     How many rows a partial one stands for is only of use if they come too late, so that it is no
     part of what is merged.
@@ -83,7 +83,7 @@ class PartialAggregation:
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """Of the key columns in a partial batch: whatever the user's are called."""
+        """Names of the key columns in a partial batch, whatever the user's are called."""
         return tuple(f"key{number}" for number in range(len(self.keys)))
 
     def partial(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -242,7 +242,7 @@ def _summable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _sum_type(kind: pa.DataType) -> pa.DataType:
-    """Of a sum of decimals."""
+    """Type of a sum of decimals."""
     is_wide = pa.types.is_decimal256(kind)
     return pa.decimal256(76, kind.scale) if is_wide else pa.decimal128(38, kind.scale)
 
@@ -258,7 +258,7 @@ class PartialRecords:
             *(_TIMES[name] for name in aggregation.times),
             *(_MERGES[kind] for _, kind in aggregation.parts),
         )
-        """For all that stands behind the key."""
+        """For all columns after the key."""
         self._is_count = not aggregation.times and aggregation.parts == ((None, ROWS),)
 
     def records(self, batch: pa.RecordBatch) -> list[Record]:
@@ -289,7 +289,7 @@ class PartialRecords:
         return TypeShape(f"headgate.columns: {', '.join([*times, *parts])}")
 
     def types(self, schema: pa.Schema) -> list[pa.DataType | None]:
-        """Of the columns of a result, given those of a partial batch."""
+        """Types of the columns of a result, given those of a partial batch."""
         width = len(self.keys)
         places = {part: at for at, part in enumerate(self._aggregation.parts)}
         first = width + len(self._aggregation.times)
@@ -395,7 +395,7 @@ _MERGES: Final = {
 
 
 def result_type(each: ColumnAggregate, schema: pa.Schema | None) -> pa.DataType | None:
-    """Of an aggregate's column, given the schema of the rows; None: not known."""
+    """Type of an aggregate's column, given the schema of the rows; None: not known."""
     if each.kind == "count":
         return pa.int64()
     if each.kind == "mean":

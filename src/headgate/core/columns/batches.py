@@ -16,7 +16,7 @@ from headgate.base.elements import Record
 from headgate.base.errors import BatchUnfit
 
 PLAIN, TIMED, PICKLED = b"batches\x00", b"batches\x01", b"batches\x02"
-"""What a body begins with: 8 bytes, so that the columns behind it are aligned."""
+"""What a body begins with: 8 bytes, so that the columns after it are aligned."""
 
 
 class BatchSerializer:
@@ -98,7 +98,7 @@ UNFIT: Final = b"headgate.unfit"
 
 
 def marked_unfit(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """For an operator with a part before the exchange: that behind it has the error policy."""
+    """For an operator with a part before the exchange: that after it has the error policy."""
     return batch.replace_schema_metadata({**(batch.schema.metadata or {}), UNFIT: b""})
 
 

@@ -48,7 +48,7 @@ class JoinedColumns:
 
     @property
     def keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Of the left and of the right."""
+        """Keys of the left and of the right."""
         return self.left_keys, self.right_keys
 
     @property
@@ -81,7 +81,7 @@ class JoinedColumns:
         return first, second
 
     def schema(self, left: pa.Schema, right: pa.Schema) -> pa.Schema:
-        """Of the result; raises BatchUnfit if names or types of keys do not fit."""
+        """Schema of the result; raises BatchUnfit if names or types of keys do not fit."""
         first, second = self.names(left.names, right.names)
         self.check_keys(left, right)
         fields = []

@@ -66,7 +66,7 @@ def key_numbers(sides: Sequence[Sequence[pa.Array]]) -> list[Numbers]:
 
 
 def dense(numbers: Numbers) -> Numbers:
-    """The same distinctions by numbers that lie densely from 0."""
+    """These distinctions by numbers that lie densely from 0."""
     return pa.array(numbers).dictionary_encode().indices.to_numpy().astype(np.int64, copy=False)
 
 

@@ -147,7 +147,7 @@ class HoldingOperator(Operator):
 class BatchesOperator(HoldingOperator):
     """Collects records into batches of so many rows; ``make`` gives a batch for a list of them.
 
-    Their times stay behind, as a batch has one: whoever needs them takes a column.
+    Their times are lost, as a batch has one: whoever needs them takes a column.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class BatchesOperator(HoldingOperator):
 class PartialsOperator(HoldingOperator):
     """Folds batches to partial rows, and those of several batches once more, before they travel.
 
-    What has to be merged in Python behind the exchange is then a row for each key and timeout, not
+    What has to be merged in Python after the exchange is then a row for each key and timeout, not
     for each key and batch.
     """
 
@@ -225,7 +225,7 @@ class PartialsOperator(HoldingOperator):
             except BatchUnfit:
                 if not isinstance(batch, pa.RecordBatch):
                     raise
-                self.flush()  # for the operator behind, which finds the same and has a policy
+                self.flush()  # for the operator after it, which finds the same and has a policy
                 self.output.collect(Bundle([marked_unfit(batch)]))
                 continue
             self._held.append(partial)
@@ -266,7 +266,7 @@ class MergedPartialsOperator(Operator):
         aggregation: PartialAggregation | None = None,
         late_tag: str | None = None,
     ) -> None:
-        """``is_timed``: a partial record has the time of its slice, which comes behind its key.
+        """``is_timed``: a partial record has the time of its slice, which comes after its key.
 
         ``aggregation``: what comes are rows, which are folded here. Then those that are too late
         may go to a side output, ``late_tag``; otherwise they are counted and dropped.

@@ -63,7 +63,7 @@ class EventTime:
 class BatchTimes:
     """The timestamp assigner of a stream of batches: the latest time of the rows of each.
 
-    A watermark behind a batch is then behind all of its rows.
+    A watermark after a batch is then after all of its rows.
     """
 
     def __init__(self, name: str) -> None:

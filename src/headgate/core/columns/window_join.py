@@ -55,7 +55,7 @@ class JoinWindows:
         return f"rows in slices of {self.slice_ms} ms from {self.offset_ms % self.slice_ms} ms"
 
     def starts(self, slice_ms: int, after_ms: int, upto_ms: int) -> range:
-        """Of the windows that a slice is in, whose last millisecond is in this stretch of time."""
+        """Where windows begin that a slice is in and that end in this stretch of time."""
         slide, size = self.slide_ms, self.size_ms
         lowest = max(slice_ms - size + 1, after_ms - size + 2)
         highest = min(slice_ms, upto_ms - size + 1)
@@ -76,7 +76,7 @@ class JoinSide:
     time: EventTime
     schema: pa.Schema | None = None
     late_tag: str | None = None
-    """Of the side output for rows that are too late; None: they are counted and dropped."""
+    """The side output for rows that are too late; None: they are counted and dropped."""
 
 
 Fire = Callable[[MatchedRows], None]
@@ -379,7 +379,7 @@ class Meeting:
 def _restricted(
     left: pa.RecordBatch, right: pa.RecordBatch, numbers: list[Numbers], windows: list[Numbers]
 ) -> tuple[pa.RecordBatch, pa.RecordBatch, list[Numbers], list[Numbers]]:
-    """Only the rows on both sides whose number is among those behind the first two."""
+    """Only the rows on both sides whose number is among those after the first two."""
     is_wanted = np.zeros(1 + max(each.max(initial=0) for each in numbers), dtype=bool)
     for each in numbers[2:]:
         is_wanted[each] = True
@@ -445,7 +445,7 @@ class SessionJoin:
         watermark_ms: int,
         new: tuple[int, pa.RecordBatch] | None,
     ) -> int:
-        """The same for some key groups; returns when to look again."""
+        """Find the sessions of some key groups; returns when to look again."""
         sides = self._rows.read(WHOLE, groups)
         if new is not None:
             sides[new[0]].append(new[1])

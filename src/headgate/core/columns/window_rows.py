@@ -33,13 +33,13 @@ MEMORY_BYTES: Final = 64 * 1024 * 1024
 """Rows that wait in memory at most, and those that are read from state at a time, by key groups."""
 
 Rows = tuple[list[pa.RecordBatch], list[pa.RecordBatch]]
-"""Of the left and of the right."""
+"""Rows of the left and of the right."""
 Portion = tuple[Sequence[int] | None, int]
 """Key groups (None: all of the task, and what is in memory), and up to when they have fired."""
 
 
 class WindowRows:
-    """Of one task. ``slices`` says how time is cut: a program with other slices is refused."""
+    """Rows of one task. ``slices`` says how time is cut: a program with other slices is refused."""
 
     def __init__(
         self, keys: tuple[Sequence[str], Sequence[str]], schemas: Sequence[pa.Schema | None]
@@ -52,7 +52,7 @@ class WindowRows:
         self._sizes: dict[int, dict[int, int]] = {}
         """In state: bytes of each slice of each key group."""
         self._fired: dict[int, int] = {}
-        """Up to when the windows of restored key groups have fired, if event time is behind it."""
+        """Up to when the windows of restored key groups have fired, if event time is earlier."""
         self._unwritten: set[int] = set()
         """Key groups whose entry of ``SLICES`` has changed."""
 
@@ -77,7 +77,7 @@ class WindowRows:
 
     @property
     def waiting_bytes(self) -> int:
-        """Of rows in memory."""
+        """Size of the rows in memory."""
         return self._bytes
 
     def slices(self) -> list[int]:
@@ -149,7 +149,7 @@ class WindowRows:
         return found
 
     def take(self, slice_ms: int, groups: Sequence[int] | None) -> Rows:
-        """The same, and they are gone from here."""
+        """Read the rows of a slice, as ``read`` does, and drop them."""
         found = self.read(slice_ms, groups)
         if groups is None:
             self.drop(slice_ms)
