@@ -54,7 +54,7 @@ def _users(count: int, task: int) -> Iterator[tuple[random.Random, int, str]]:
         yield rng, 1_700_000_000_000 + number * 10, f"user-{int(rng.paretovariate(0.6)) % 5000}"
 
 
-def _greatest(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+def greatest(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for key, value in pairs:
         found[key] = max(found.get(key, value), value)
@@ -138,7 +138,7 @@ def json_totals_plain(lines: Records, emit: Emit) -> None:
 
 
 def json_totals_summary(lines: Records) -> object:
-    return _greatest((found["user"], found["events"]) for found in map(json.loads, lines))
+    return greatest((found["user"], found["events"]) for found in map(json.loads, lines))
 
 
 # JSON to a dataclass, event time, a window
@@ -595,7 +595,7 @@ def alarms_plain(rows: Records, emit: Emit) -> None:
 
 
 def alarms_summary(found: Records) -> object:
-    return _greatest(((alarm["sensor"], alarm["level"]), alarm["count"]) for alarm in found)
+    return greatest(((alarm["sensor"], alarm["level"]), alarm["count"]) for alarm in found)
 
 
 def sorted_records(records: Records) -> object:
@@ -613,7 +613,7 @@ PROGRAMS: Final[dict[str, OrdinaryProgram]] = {
     ),
     "two-exchanges": OrdinaryProgram(
         "dataclasses, a MapState, tuples, a second key_by, a ValueState",
-        *(visit_rows, two_exchanges, two_exchanges_plain, _greatest, 1_000_000),
+        *(visit_rows, two_exchanges, two_exchanges_plain, greatest, 1_000_000),
     ),
     "sessions": OrdinaryProgram(
         "dataclasses, a session in a ValueState, an event-time timer that every event moves",
@@ -621,12 +621,12 @@ PROGRAMS: Final[dict[str, OrdinaryProgram]] = {
     ),
     "log-counts": OrdinaryProgram(
         "a regular expression in a flat_map, a running reduce",
-        *(log_lines, log_counts, log_counts_plain, _greatest, 600_000),
+        *(log_lines, log_counts, log_counts_plain, greatest, 600_000),
     ),
     "typed-rows": OrdinaryProgram(
         "Rows with declared types, a running reduce",
         *(visit_rows, typed_rows, typed_rows_plain),
-        *(lambda rows: _greatest((row.user, row.ms) for row in rows), 500_000),
+        *(lambda rows: greatest((row.user, row.ms) for row in rows), 500_000),
     ),
     "without-duplicates": OrdinaryProgram(
         "one of each, by a ValueState with time to live",
@@ -636,12 +636,12 @@ PROGRAMS: Final[dict[str, OrdinaryProgram]] = {
     "two-streams": OrdinaryProgram(
         "two streams in a KeyedCoProcessFunction",
         *(repeated_events, two_streams, two_streams_plain),
-        *(lambda found: _greatest((order, a + b) for order, a, b in found), 600_000),
+        *(lambda found: greatest((order, a + b) for order, a, b in found), 600_000),
     ),
     "last-values": OrdinaryProgram(
         "dataclasses, the last ten values of a ListState",
         *(visit_rows, last_values, last_values_plain),
-        *(lambda found: _greatest((user, seen) for user, seen, _ in found), 600_000),
+        *(lambda found: greatest((user, seen) for user, seen, _ in found), 600_000),
     ),
     "alarms": OrdinaryProgram(
         "a class with helper methods, plain objects, two attributes as key, dicts",

@@ -8,7 +8,7 @@ with object reuse.
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from types import MappingProxyType
@@ -49,10 +49,10 @@ def _measured(name: str, program: OrdinaryProgram, rounds: int, scale: float) ->
     rates, plain, cpu, reused = [], [], [], []
     for _ in range(rounds):  # in turns: the machine may be busy for a while
         plain.append(_plain_rate(program, count // CORES))
-        rate, cpu_ns, _ = _run(name, program, count)
+        rate, cpu_ns, _ = run_program(name, program, count)
         rates.append(rate)
         cpu.append(cpu_ns)
-        reused.append(_run(name, program, count, OBJECT_REUSE)[1])
+        reused.append(run_program(name, program, count, OBJECT_REUSE)[1])
     return {
         "share": round(median(rates) / median(plain) / CORES, 3),
         "records_per_s": round(median(rates)),
@@ -64,10 +64,15 @@ def _measured(name: str, program: OrdinaryProgram, rounds: int, scale: float) ->
 
 def check_program(name: str, program: OrdinaryProgram) -> None:
     """Run it on a few records; the job must give what the loop gives."""
+    _, _, found = run_program(name, program, CHECKED, keeps=True)
+    check_records(name, program, found)
+
+
+def check_records(name: str, program: OrdinaryProgram, found: Records) -> None:
+    """What ``CHECKED`` input records give must be what the loop gives."""
     expected: Records = []
     inputs = [program.make(part, task) for task, part in enumerate(split_evenly(CHECKED, CORES))]
     program.plain([record for records in inputs for record in records], expected.append)
-    _, _, found = _run(name, program, CHECKED, keeps=True)
     assert program.summary(found) == program.summary(expected), f"{name} gives other records"
 
 
@@ -79,7 +84,7 @@ def _plain_rate(program: OrdinaryProgram, count: int) -> float:
     return count / (time.process_time_ns() - began_ns) * 1e9
 
 
-def _run(
+def run_program(
     name: str,
     program: OrdinaryProgram,
     count: int,
@@ -89,7 +94,7 @@ def _run(
     """Records a second, CPU nanoseconds for each, and what came out, if that is kept."""
     env = bench_environment(CORES, settings)
     sink = ReportingSink(KeepingMeter if keeps else CountingMeter)
-    program.build(env.from_source(MadeSource(name, count), None, "in")).sink_to(sink)
+    program.build(env.from_source(MadeSource(program.make, count), None, "in")).sink_to(sink)
     env.execute(f"bench programs {name}")
     cpu_s = sum(report["cpu_s"] for report in sink.results())
     kept = [record for report in sink.results() for record in report["records"]]
@@ -100,21 +105,22 @@ def _run(
 class MadeSource(Source):
     """What a program makes for each task, made before the first record is given."""
 
-    name: str
+    make: Callable[[int, int], Records]
     records: int
 
     def splits(self, parallelism: int) -> Sequence[tuple[int, int]]:
         return list(enumerate(split_evenly(self.records, parallelism)))
 
     def open(self, split: Any, position: Any, context: ConnectorContext) -> "MadeReader":
-        return MadeReader(self.name, *split)
+        task, count = split
+        return MadeReader(self.make(count, task))
 
 
 class MadeReader(SplitReader):
     """Slices of one list."""
 
-    def __init__(self, name: str, task: int, count: int) -> None:
-        self._records = PROGRAMS[name].make(count, task)
+    def __init__(self, records: Records) -> None:
+        self._records = records
         self._at = 0
 
     def poll(self, limit: int) -> Records | None:
