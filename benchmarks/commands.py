@@ -15,6 +15,10 @@ from benchmarks.isolation import run_isolation_bench, show_isolation
 from benchmarks.keyed_count import run_keyed_count_bench
 from benchmarks.latency import TIMEOUTS_MS, run_latency_bench
 from benchmarks.ordinary_programs import PROGRAMS
+from benchmarks.peers.bench import COLUMNS as PEERS_COLUMNS
+from benchmarks.peers.bench import run_peers_bench
+from benchmarks.peers.compared import COMPARED
+from benchmarks.peers.contenders import PEERS
 from benchmarks.programs import COLUMNS, run_programs_bench
 from benchmarks.records import run_records_bench
 from benchmarks.recovery import run_recovery_bench
@@ -427,12 +431,61 @@ def programs(as_json: bool, rounds: int, only: tuple[str, ...], scale: float) ->
     if as_json:
         click.echo(json.dumps(result, indent=2))
         return
-    table = Table("program", title="Ordinary programs on two cores", title_justify="left")
-    for heading, _ in COLUMNS.values():
+    _show_programs("Ordinary programs on two cores", result, COLUMNS)
+
+
+def _show_programs(
+    title: str, programs: dict[str, dict[str, Any]], columns: dict[str, tuple[str, str]]
+) -> None:
+    """A row for each program; figures that it lacks are left out."""
+    table = Table("program", title=title, title_justify="left")
+    for heading, _ in columns.values():
         table.add_column(heading, justify="right")
-    for name, figures in result.items():
-        table.add_row(name, *(f"{figures[key]:,}" for key in COLUMNS))
+    for name, figures in programs.items():
+        table.add_row(name, *(_text(figures.get(key, "")) for key in columns))
     console = Console()
     console.print(table)
-    for heading, meaning in COLUMNS.values():
+    for heading, meaning in columns.values():
         console.print(f"{heading}: {meaning}", highlight=False)
+
+
+def _peers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+    named = tuple(filter(None, value.split(",")))
+    unknown = [name for name in named if name not in PEERS]
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(PEERS)}.", ctx, param)
+    return named
+
+
+@bench.command()
+@_JSON
+@_ROUNDS
+@click.option(
+    "--peers",
+    "names",
+    default=",".join(PEERS),
+    show_default=True,
+    callback=_peers,
+    help="Beside whom.",
+)
+@click.option("--scale", default=1.0, show_default=True, type=click.FloatRange(0.001, 100))
+@click.argument("programs", nargs=-1, metavar="[PROGRAM]...", type=click.Choice(list(COMPARED)))
+def peers(
+    as_json: bool, rounds: int, names: tuple[str, ...], scale: float, programs: tuple[str, ...]
+) -> None:
+    """The keyed counts and the ordinary programs beside Java Flink and Bytewax, in turns.
+
+    Flink comes by Maven and Bytewax by pip, both into the user's cache.
+    """
+    result = run_peers_bench(programs or tuple(COMPARED), rounds, names, scale)
+    if as_json:
+        click.echo(json.dumps(result, indent=2))
+        return
+    columns = {
+        key: column
+        for key, column in PEERS_COLUMNS.items()
+        if any(key in figures for figures in result["programs"].values())
+    }
+    _show_programs("Ordinary programs beside their peers", result["programs"], columns)
+    for line in result["left_out"]:
+        click.echo(line)

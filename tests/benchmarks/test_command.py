@@ -35,6 +35,8 @@ def test_every_benchmark_explains_itself(name: str) -> None:
     [
         (("exchange", "--channels", "0"), "--channels"),
         (("nothing",), "nothing"),
+        (("peers", "no-program"), "no-program"),
+        (("peers", "--peers", "java,storm"), "'storm' is not one of java, bytewax"),
     ],
 )
 def test_a_wrong_word_is_named_and_exits_with_2(words: tuple[str, ...], complaint: str) -> None:

@@ -1,0 +1,1 @@
+"""Ordinary programs on Headgate, Java Flink and Bytewax, in turns."""
