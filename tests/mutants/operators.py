@@ -282,6 +282,14 @@ OPERATORS = (
         "tests/core/inlining/test_state_uses.py",
     ),
     Mutant(
+        "source-compiled-without-imports",
+        "core/inlining/definitions.py",
+        "    above = [ast.Import([ast.alias(name)]) for name in imports]\n",
+        "    above: list[ast.stmt] = []\n",
+        "functions that call json.loads or math.floor are never inlined",
+        "tests/core/inlining/test_definitions.py",
+    ),
+    Mutant(
         "step-that-hands-its-record-on",
         "core/inlining/steps.py",
         "        case ast.Call() | ast.Starred():\n            return False\n",

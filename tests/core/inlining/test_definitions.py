@@ -2,9 +2,12 @@
 
 import ast
 import gc
+import json
 import linecache
+import math
 import time
 from collections.abc import Callable
+from datetime import date
 from threading import Thread
 from types import FunctionType
 from typing import Any
@@ -208,3 +211,41 @@ def test_threads_may_parse_at_the_same_time() -> None:
     finally:
         gc.set_threshold(*before)
     assert not failed
+
+
+def parsed(text: str) -> Any:
+    found = json.loads(text)
+    return found["at"], math.floor(found["size"])
+
+
+def dated(text: str) -> Any:
+    return date.fromisoformat(text).isoformat(), OTHER.upper()
+
+
+def local_import(text: str) -> Any:
+    import json as decoder
+
+    return decoder.loads(text)
+
+
+OTHER = "a name that is not imported"
+
+
+@pytest.mark.parametrize("function", [parsed, dated, local_import, lambda x: math.sqrt(x)])
+def test_functions_that_call_what_their_file_imports_are_found(
+    function: Callable[[Any], Any],
+) -> None:
+    """CPython compiles a call of an imported module's function in another way than of a method."""
+    assert found(function)
+
+
+def test_imports_within_functions_are_not_those_of_the_file() -> None:
+    lines = [
+        "if True:\n",
+        "    import a.b, c as d\n",
+        "def f(x):\n",
+        "    import e\n",
+        "    return a.g(x) + c.g(x) + d.g(x) + e.g(x)\n",
+    ]
+    (definition,) = definitions_in(lines)[3]
+    assert definition.imports == ("a", "d")

@@ -8,7 +8,7 @@ at hand, instruction by instruction and constant by constant.
 import __future__
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
@@ -30,6 +30,8 @@ class Definition:
     line: int
     """Of the file, counted from 1."""
     is_lambda: bool
+    imports: tuple[str, ...] = ()
+    """Names in it that its file imports: CPython calls what it finds in those in another way."""
 
     def parse(self) -> FunctionNode:
         """With the lines and columns that it has in its file; raises SyntaxError."""
@@ -65,7 +67,9 @@ TRIES: Final = 20
 def definitions_in(lines: list[str]) -> dict[int, list[Definition]]:
     """Every function that a file defines, by the line it begins in; raises SyntaxError."""
     found: dict[int, list[Definition]] = {}
-    for node in ast.walk(parse("".join(lines))):
+    tree = parse("".join(lines))
+    imported = {name for statement in tree.body for name in _imported(statement)}
+    for node in ast.walk(tree):
         if not isinstance(node, FunctionNode) or node.end_lineno is None:
             continue
         own = lines[node.lineno - 1 : node.end_lineno]
@@ -76,8 +80,23 @@ def definitions_in(lines: list[str]) -> dict[int, list[Definition]]:
             own[0] = " " * node.col_offset + rest
         text = "".join(own)
         if len(text) <= LONGEST:
-            found.setdefault(node.lineno, []).append(Definition(text, node.lineno, is_lambda))
+            used = tuple(sorted(imported & _names(node))) if imported else ()
+            found.setdefault(node.lineno, []).append(Definition(text, node.lineno, is_lambda, used))
     return found
+
+
+def _imported(statement: ast.AST) -> Iterator[str]:
+    """What the statements of a module import; functions and classes have names of their own."""
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        for alias in statement.names:
+            yield alias.asname or alias.name.partition(".")[0]
+    elif not isinstance(statement, FunctionNode | ast.AsyncFunctionDef | ast.ClassDef):
+        for child in ast.iter_child_nodes(statement):
+            yield from _imported(child)
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def plain_function(call: object) -> FunctionType | None:
@@ -94,7 +113,7 @@ def find_node(function: FunctionType, definitions: Iterable[Definition]) -> Func
             continue
         try:
             node = definition.parse()
-            compiled = _compile_again(node, code)
+            compiled = _compile_again(node, code, definition.imports)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         if compiled is not None and is_same_code(compiled, code):
@@ -127,16 +146,23 @@ def is_same_code(first: CodeType, second: CodeType) -> bool:
     )
 
 
-def _compile_again(node: FunctionNode, code: CodeType) -> CodeType | None:
+def _compile_again(node: FunctionNode, code: CodeType, imports: tuple[str, ...]) -> CodeType | None:
     statement: ast.stmt = node if isinstance(node, ast.FunctionDef) else ast.Return(node)
-    return _compile(statement, code.co_name, code.co_freevars, code.co_filename, code.co_flags)
+    free, filename = code.co_freevars, code.co_filename
+    return _compile(statement, code.co_name, free, filename, code.co_flags, imports)
 
 
 def _compile(
-    statement: ast.stmt, name: str, free: Iterable[str], filename: str, flags: int
+    statement: ast.stmt,
+    name: str,
+    free: Iterable[str],
+    filename: str,
+    flags: int,
+    imports: Iterable[str] = (),
 ) -> CodeType | None:
     around = function_node("_hg_around", ", ".join(free), [statement])
-    module = ast.Module(body=[around], type_ignores=[])
+    above = [ast.Import([ast.alias(name)]) for name in imports]
+    module = ast.Module(body=[*above, around], type_ignores=[])
     ast.fix_missing_locations(module)
     code = compile(module, filename, "exec", flags=flags & _FEATURES, dont_inherit=True)
     outer = next(part for part in code.co_consts if isinstance(part, CodeType))
