@@ -19,6 +19,7 @@ from headgate.sim.network import Network, Wire
 from headgate.sim.worker import SimWorker
 
 PATIENCE_STEPS = 20
+STRANGER = "stranger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ class Faults:
     def _stranger(self, fault: Fault) -> str:
         """Somebody connects and talks nonsense, or nothing."""
         worker = self._random.choice(self._workers)
-        wire = self.network.wire("stranger", worker.name)
+        wire = self.network.wire(STRANGER, worker.name)
         wire.up.tap = None
         wire.up.write([self._nonsense()])
         wire.up.finish("it closed the connection")
@@ -164,11 +165,12 @@ class Faults:
         return random.choice((noise, encode(hello) + noise, encode(request), prefix + noise))
 
     def _some_wire(self) -> Wire | None:
-        """One that is in use and has met no fault yet."""
+        """One between workers that is in use and has met no fault yet."""
         used: list[Wire] = []
         for worker in self._workers:
             for connection in [] if worker.dead else worker.connections:
                 wire = connection.wire
-                if wire not in used and not wire.fault and wire.is_whole:
+                is_strange = wire.consumer == STRANGER
+                if wire not in used and not wire.fault and wire.is_whole and not is_strange:
                     used.append(wire)
         return self._random.choice(used) if used else None

@@ -75,6 +75,8 @@ class Taste:
     """Sinks commit in two phases, and no operator selects its inputs: checkpoints are taken."""
     discovers: bool = False
     """The driver finds the splits of sources while the job runs, and hands them out."""
+    is_flat: bool = False
+    """Records take one hop: tasks that read do not write, so that no stage waits for another."""
 
 
 class Draft:
@@ -84,21 +86,27 @@ class Draft:
         self.graph = StreamGraph(
             "sim",
             batch=taste.batch,
-            chaining=random.random() < 0.8,
+            chaining=random.random() < 0.8 or taste.is_flat,
             object_reuse=not run.habits.changes,
             buffer_timeout_ms=random.choice(TIMEOUTS),
         )
         self.sent: dict[int, dict[str | None, Items]] = {}
         self.expected: dict[int, Items] = {}
         """At each sink."""
+        self.selects = False
+        """Whether an operator leaves an input unread for a while."""
         self._run = run
         self._taste = taste
         self._random = random
+        self._breaks = () if taste.is_flat else (Chaining.HEAD, Chaining.NEVER)
         self._streams: list[Stream] = []
         self._read: list[Stream] = []
 
     def grow(self) -> None:
         """Sources, some operators, and a sink for every stream that nobody reads."""
+        if self._taste.is_flat:
+            self._grow_flat()
+            return
         for _ in range(self._random.choice((1, 1, 2, 3))):
             self._add_source()
         steps = (
@@ -111,6 +119,22 @@ class Draft:
         for stream in list(self._streams):
             if stream not in self._read:
                 self._add_sink(stream)
+
+    @property
+    def records(self) -> int:
+        """What all operators send."""
+        return sum(items.total() for sent in self.sent.values() for items in sent.values())
+
+    def _grow_flat(self) -> None:
+        """Sources, and sinks that read one or two of them."""
+        for _ in range(self._random.choice((1, 2, 2, 3))):
+            self._add_source()
+        while self._streams:
+            joins = len(self._streams) > 1 and self._random.random() < 0.4
+            if joins:
+                self._random.choice((self._add_union, self._add_two_inputs))()
+                self._streams = [stream for stream in self._streams if stream not in self._read]
+            self._add_sink(self._streams.pop(), ships.forward() if joins else None)
 
     # What can be added.
 
@@ -300,7 +324,7 @@ class Draft:
         make: Callable[[], Operator] = lambda: CoMapOperator(functions.CoMapper(self._run, number))  # noqa: E731
         apart = not first.sources & second.sources and not self._taste.commits
         if apart and self._random.random() < 0.3:
-            only = self._random.randrange(2)
+            only, self.selects = self._random.randrange(2), True
             make = lambda: operators.OneAfterTheOther(  # noqa: E731
                 functions.CoMapper(self._run, number), only
             )
@@ -313,14 +337,14 @@ class Draft:
             "co_map", make, parallelism, [(first, None), (second, None)], both, two_inputs=True
         )
 
-    def _add_sink(self, stream: Stream) -> None:
+    def _add_sink(self, stream: Stream, ship: ShipStrategy | None = None) -> None:
         number = len(self.graph.nodes)
         strict = not self._taste.idles
         made = self._node(
             "watcher",
             lambda: operators.Watcher(self._run, number, strict),
-            self._parallelism_for(stream, None),
-            [(stream, None)],
+            self._parallelism_for(stream, ship),
+            [(stream, ship)],
             _same,
         )
         sink = len(self.graph.nodes)
@@ -359,7 +383,7 @@ class Draft:
         sources: frozenset[int] = frozenset() if inputs else frozenset({number})
         self.graph.nodes[number] = StreamNode(
             number, f"{name}{number}", kind, make, parallelism,
-            chaining=random.choice((*[Chaining.ALWAYS] * 6, Chaining.HEAD, Chaining.NEVER)),
+            chaining=random.choice((*[Chaining.ALWAYS] * 6, *self._breaks)),
             buffer_timeout_ms=random.choice((*[None] * 6, *TIMEOUTS)),
         )  # fmt: skip
         for place, (stream, ship) in enumerate(inputs):
@@ -392,15 +416,18 @@ class Draft:
     def _ship(self, stream: Stream, parallelism: int) -> ShipStrategy:
         random = self._random
         choices = [
+            *([ships.default_strategy()] * 3),
             *(
-                ships.default_strategy(),
-                ships.default_strategy(),
-                ships.default_strategy(),
                 ships.rebalance(),
+                ships.rescale(),
+                ships.shuffle(),
+                ships.global_(),
+                ships.hash_by(operators.key_of),
             ),
-            *(ships.rescale(), ships.shuffle(), ships.global_(), ships.hash_by(operators.key_of)),
             ships.custom(_by_key, operators.key_of),
         ]
+        if self._taste.is_flat:  # records do travel
+            choices = choices[3:]
         if self.sent[stream.node][stream.tag].total() * parallelism <= MAX_ITEMS:
             choices.append(ships.broadcast())
         return random.choice(choices)

@@ -4,24 +4,36 @@ About half of the seeds are calm, as with the exchange alone: nothing breaks, an
 exactly what the reference says.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import inf
 from random import Random
 
-from headgate.base.settings import Compression, ExchangeSettings, FlowControl
+from headgate.base.settings import MIB, Compression, ExchangeSettings, FlowControl
 from headgate.plan.execution_graph import ExecutionGraph, TaskSpec, build_execution_graph
 from headgate.plan.job_graph import build_job_graph
 from headgate.sim.faults import Fault
 from headgate.sim.jobs.scenario import JobScenario, draw_workers
 from headgate.sim.jobs.seats import Seat
+from headgate.sim.network import Weather
 from tests.sim.jobs.functions import Habits, Run
 from tests.sim.jobs.graphs import Draft, Items, Taste
 from tests.sim.jobs.records import Book
-from tests.sim.scenario import PATIENCE_MS, draw_step, draw_weather
 
-TROUBLES = (
-    *("cut", "cut", "stall", "freeze", "kill", "refuse", "black-hole", "cancel", "cancel"),
-    *("fail", "fail", "fail", "fail"),
-)
+NETWORK_FAULTS = ("cut", "cut", "stall", "stall", "refuse", "black-hole")
+OTHER_FAULTS = ("freeze", "kill", "cancel", "cancel", "fail", "fail", "fail", "fail")
+PATIENCE_MS = 1000
+FLAT = 0.12
+"""Share of jobs whose records take one hop; of these, most are without credits."""
+LATE = 0.2
+"""Share of jobs in which a task begins late, or never."""
+LATEST_MS = 400.0
+NEAR_MS = 0.5
+FAR_FRAMES = 1500
+RECORD_BYTES = 80
+SLOW_MS = 1500
+"""What slow functions of a job take together, about."""
+SMALL_RECORDS = 20
+SMALL_BYTES = 1000
 MARKED_TASKS = 15
 """Every hop multiplies latency markers; in a large job they would be all there is."""
 
@@ -32,6 +44,8 @@ class DrawnJob(JobScenario):
 
     run: Run
     expected: dict[int, Items]
+    held: dict[str, float] = field(default_factory=dict)
+    """Tasks that begin late, by their ids, and when; at infinity: never, until cancelled."""
 
     def describe(self) -> list[str]:
         """The scenario in a few lines."""
@@ -51,6 +65,7 @@ class DrawnJob(JobScenario):
             f"  {self.run.habits}, loans called in {self.called_in}, markers {self.marker_ms}",
             *self.job_graph.describe().splitlines(),
             *self.execution.describe().splitlines(),
+            *(f"  {task} begins at {at_ms:.0f} ms" for task, at_ms in self.held.items()),
             *(f"  weather: {weather}" for weather in self.weathers),
             *(f"  fault at step {fault.step}: {fault.kind}" for fault in self.faults),
         ]
@@ -73,12 +88,21 @@ def draw_job(seed: int) -> DrawnJob:
         changes=random.random() < 0.7,
     )
     run = Run(seed, Book(), NoSeats(), habits)
-    taste = draw_taste(random)
+    taste = replace(draw_taste(random), is_flat=Random(f"flat {seed}").random() < FLAT)
     draft = Draft(run, taste, random)
     draft.grow()
+    hurry(run, draft)
     scenario = plan_job(draft, calm, run, taste, random)
     _disturb(scenario, random)
+    _hold(scenario, Random(f"late {seed}"))
     return scenario
+
+
+def hurry(run: Run, draft: Draft) -> None:
+    """Long jobs are slow at fewer records: while nothing happens, timers alone take steps."""
+    habits = run.habits
+    most = 2 * SLOW_MS / (habits.slow_ms * max(1, draft.records))
+    run.habits = replace(habits, slow=min(habits.slow, most))
 
 
 def plan_job(draft: Draft, calm: bool, run: Run, taste: Taste, random: Random) -> DrawnJob:
@@ -86,13 +110,20 @@ def plan_job(draft: Draft, calm: bool, run: Run, taste: Taste, random: Random) -
     seed = run.seed
     job_graph = build_job_graph(draft.graph)
     execution = build_execution_graph(job_graph, "job", 0)
-    settings = _draw_sizes(_draw_settings(random, execution), Random(f"sizes {seed}"))
+    settings = _draw_settings(random, execution, draft.selects)
+    settings = _draw_sizes(settings, taste, Random(f"sizes {seed}"))
     worker_of = draw_workers(execution.slots, random)
     late = random.random() < 0.3
     patience_ms = settings.backoff_max_ms / 2
+    record_bytes = RECORD_BYTES + sum(taste.padding) / len(taste.padding)
+    frames = draft.records * record_bytes / settings.segment_bytes
     weathers = [
-        draw_weather(settings.segment_bytes, random) for _ in range(random.choice((1, 1, 3)))
+        _draw_weather(settings.segment_bytes, frames, random)
+        for _ in range(random.choice((1, 1, 3)))
     ]
+    if max(weather.latency_ms for weather in weathers) > NEAR_MS:
+        # With buffers of a byte over the longest wires nothing ends.
+        settings = replace(settings, debloat_period_ms=10, min_buffer_bytes=60)
     return DrawnJob(
         seed=seed,
         calm=calm,
@@ -114,6 +145,20 @@ def plan_job(draft: Draft, calm: bool, run: Run, taste: Taste, random: Random) -
     )
 
 
+def _draw_weather(segment_bytes: int, frames: float, random: Random) -> Weather:
+    """Neither far places for jobs of many frames, nor tiny windows for large ones."""
+    near, far = (0.01, 0.01, 0.5, NEAR_MS), (5.0, 30.0)
+    latency_ms = random.choice(near if frames > FAR_FRAMES else near + far)
+    narrow = latency_ms <= NEAR_MS and segment_bytes <= 100
+    return Weather(
+        latency_ms=latency_ms,
+        jitter_ms=random.choice((0, 0.5, 4)) * latency_ms,
+        bandwidth=random.choice((1e6, 1e6, 5000, 300, 30)),
+        window_bytes=random.choice((40, 300, 2000, 60_000) if narrow else (2000, 60_000)),
+        tiny_reads=random.choice((0, 0.05, 0.3)),
+    )
+
+
 def draw_taste(random: Random) -> Taste:
     pauses = random.choice((0, 0.1, 0.5))
     stamps = random.random() < 0.6
@@ -129,14 +174,14 @@ def draw_taste(random: Random) -> Taste:
     )
 
 
-def _draw_settings(random: Random, execution: ExecutionGraph) -> ExchangeSettings:
+def _draw_settings(random: Random, execution: ExecutionGraph, selects: bool) -> ExchangeSettings:
     exclusive = random.choice((0, 1, 1, 2, 2))
     initial_ms = random.choice((4, 15))
     compressed = random.random() < 0.2
-    # Without credits stages that share their connections can wait for each other for ever.
+    # Without credits a channel that takes nothing stops the others of its connection: stages that
+    # share one can wait for each other for ever.
     staged = any(task.gates and task.outputs for task in execution.tasks)
-    joined = any(len(task.gates) > 1 for task in execution.tasks)
-    uses_tcp = not staged and not joined and random.random() < 0.3
+    uses_tcp = not staged and not selects and random.random() < 0.7
     return ExchangeSettings(
         segment_bytes=random.choice((33, 64, 100, 256, 512, 2048)),
         buffers_per_channel=exclusive,
@@ -154,16 +199,34 @@ def _draw_settings(random: Random, execution: ExecutionGraph) -> ExchangeSetting
     )
 
 
-def _draw_sizes(settings: ExchangeSettings, random: Random) -> ExchangeSettings:
-    """Jobs last for some hundred milliseconds, so whoever looks at buffers must look often."""
-    return replace(
+def _draw_sizes(settings: ExchangeSettings, taste: Taste, random: Random) -> ExchangeSettings:
+    """Jobs last for some hundred milliseconds, so whoever looks at buffers must look often.
+
+    A few small jobs have buffers of a byte, or of 16.
+    """
+    settings = replace(
         settings,
         debloat=random.random() < 0.5,
         debloat_target_ms=random.choice((1, 5, 50)),
         debloat_period_ms=random.choice((2, 10)),
         debloat_samples=random.choice((1, 4)),
         min_buffer_bytes=random.choice((1, 10, 60)),
+        spill_bytes=random.choice((150, 5 * MIB)),
     )
+    is_small = taste.records * max(taste.padding) <= SMALL_BYTES
+    if is_small and taste.records <= SMALL_RECORDS and random.random() < 0.3:
+        settings = replace(settings, segment_bytes=random.choice((1, 16, 16)), min_buffer_bytes=1)
+    return settings
+
+
+def _hold(scenario: DrawnJob, random: Random) -> None:
+    """A task begins late: its machine is busy, or its thread hangs. In trouble it never does."""
+    if random.random() < LATE:
+        task = random.choice(scenario.execution.tasks)
+        never = not scenario.calm and random.random() < 0.7
+        scenario.held[task.id] = inf if never else random.random() * LATEST_MS
+        if never:  # nobody looks at its buffers for a long while
+            scenario.settings = replace(scenario.settings, debloat=False)
 
 
 def _disturb(scenario: DrawnJob, random: Random) -> None:
@@ -171,18 +234,26 @@ def _disturb(scenario: DrawnJob, random: Random) -> None:
     if random.random() < 0.15:  # what nobody may notice, if the consumers have the patience
         lasts_ms = random.random() * settings.heartbeat_timeout_ms / 4
         scenario.settings = replace(settings, backoff_max_ms=PATIENCE_MS)
-        scenario.faults.append(Fault("doze", draw_step(random), lasts_ms))
+        scenario.faults.append(Fault("doze", _draw_step(random), lasts_ms))
+    strange = Random(f"stranger {scenario.seed}")
+    if strange.random() < 0.1:
+        scenario.faults.append(Fault("stranger", _draw_step(strange)))
     if scenario.calm:
         return
     for _ in range(random.choice((1, 1, 2))):
-        kind = random.choice(TROUBLES)
+        kinds = OTHER_FAULTS if scenario.workers == 1 else NETWORK_FAULTS + OTHER_FAULTS
+        kind = random.choice(kinds)
         if kind == "fail":
             plan_failure(scenario, random)
             continue
         lasts_ms = settings.heartbeat_timeout_ms * random.uniform(1.2, 3)
         early = kind in ("refuse", "black-hole")
-        step = random.randint(0, 30) if early else draw_step(random)
+        step = random.randint(0, 30) if early else _draw_step(random)
         scenario.faults.append(Fault(kind, step, lasts_ms))
+
+
+def _draw_step(random: Random) -> int:
+    return int(10 ** random.uniform(1.0, 2.9))
 
 
 def plan_failure(scenario: DrawnJob, random: Random) -> None:

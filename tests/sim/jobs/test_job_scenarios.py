@@ -1,5 +1,7 @@
 """What a seed draws: a run can be repeated, and nothing is switched off by mistake."""
 
+from math import inf
+
 import pytest
 
 from headgate.base.settings import FlowControl
@@ -32,7 +34,7 @@ def test_seeds_reach_every_corner() -> None:
     scenarios = [draw_job(seed) for seed in range(300)]
     kinds = {fault.kind for scenario in scenarios for fault in scenario.faults}
     assert kinds == {
-        *("cut", "stall", "freeze", "kill", "refuse", "black-hole", "cancel", "doze"),
+        *("cut", "stall", "freeze", "kill", "refuse", "black-hole", "cancel", "doze", "stranger"),
     }
     edges = [edge for scenario in scenarios for edge in scenario.job_graph.edges]
     assert {edge.ship for edge in edges} == {
@@ -45,7 +47,16 @@ def test_seeds_reach_every_corner() -> None:
     assert any(vertex.gate_inputs == (0, 1) for vertex in vertices), "two inputs"
     timeouts = {output.timeout_ms for vertex in vertices for output in vertex.chain.partitions}
     assert timeouts >= {-1, 0, 3, 20, 100}
-    assert len({scenario.settings.flow_control for scenario in scenarios}) == len(FlowControl)
+    without_credits = [
+        scenario
+        for scenario in scenarios
+        if scenario.settings.flow_control is FlowControl.TCP and scenario.workers > 1
+    ]
+    assert len(without_credits) >= 15
+    assert sum(scenario.held == {} for scenario in scenarios) < 270, "tasks that begin late"
+    assert sum(inf in scenario.held.values() for scenario in scenarios) >= 8, "or never"
+    assert {scenario.settings.segment_bytes for scenario in scenarios} >= {1, 16, 2048}
+    assert len({scenario.settings.compression for scenario in scenarios}) == 2
     assert {scenario.workers for scenario in scenarios} >= {1, 2, 3}
     assert any(scenario.run.habits.fails for scenario in scenarios)
     assert 120 < sum(scenario.calm for scenario in scenarios) < 180

@@ -7,6 +7,7 @@ goes on only if it is woken. After a run everything is home.
 
 from collections import Counter, deque
 from collections.abc import Callable
+from math import inf
 from random import Random
 from typing import ClassVar, Final
 
@@ -26,6 +27,8 @@ from tests.sim.laws import Laws
 from tests.sim.world import IDLE, TRACE_LINES, Outcome, RunFailed, problem_of
 
 MOST_STEPS: Final = 1_000_000
+PATIENCE_MS: Final = 2_500
+"""A job that stands still for so long is cancelled if one of its tasks never begins."""
 QUIET: Final = (*IDLE, " heartbeat")
 
 
@@ -62,6 +65,8 @@ class JobWorld:
         self._on_trace = on_trace or (lambda line: None)
         self._random = Random(f"steps {scenario.seed}")
         self._known = 0  # tasks of the driver
+        self._held = scenario.held
+        self._has_given_up = False
         self._progress: tuple[int, int, int] = (0, 0, 0)
         self._progress_ms = 0.0
         self._bytes_in = 0
@@ -181,7 +186,16 @@ class JobWorld:
                 self._ends.began(task)
             self.running += tasks[self._known :]
             self._known = len(tasks)
-            self.stage.tasks = [task.thread for task in self.running]
+            self._set_stage()
+        elif self._held:
+            self._set_stage()
+
+    def _set_stage(self) -> None:
+        """All that run take their turns, but those that have not begun."""
+        held = {task for task, at_ms in self._held.items() if self.clock.now_ms < at_ms}
+        self.stage.tasks = [
+            task.thread for task in self.running if task.name not in held or task.thread.cancelled
+        ]
 
     def note_ends(self) -> None:
         """Look at tasks that are over."""
@@ -189,7 +203,7 @@ class JobWorld:
         if not over:
             return
         self.running = [task for task in self.running if not task.thread.is_over]
-        self.stage.tasks = [task.thread for task in self.running]
+        self._set_stage()
         vertices = self.scenario.job_graph.vertices
         for task in over:
             if task.thread.worker.dead:
@@ -204,13 +218,33 @@ class JobWorld:
         now_ms = self.clock.now_ms
         if progress != self._progress:
             self._progress, self._progress_ms = progress, now_ms
-        if self.steps <= MOST_STEPS and now_ms - self._progress_ms <= self.stall_ms:
+        waits_ms = now_ms - self._progress_ms
+        if waits_ms > PATIENCE_MS and inf in self._held.values() and not self._has_given_up:
+            self._give_up()
+        if self.steps <= MOST_STEPS and waits_ms <= self.stall_ms:
             return
         # A long record in short buffers, one round trip each, is slow and no standstill.
         bytes_in = sum(gate.statistics().bytes_in for task in self.running for gate in task.gates)
         if self.steps > MOST_STEPS or bytes_in == self._bytes_in:
             raise CheckFailed(f"the job does not go on: {self.driver.shown}; {self._who_waits()}")
         self._bytes_in, self._progress_ms = bytes_in, now_ms
+
+    def _give_up(self) -> None:
+        """Somebody cancels a job of which a task never begins; whoever needs it not has ended."""
+        edges = [
+            (task.id, channel.producer)
+            for task in self.scenario.execution.tasks
+            for gate in task.gates
+            for channel in gate
+        ]
+        tied = {task for task, at_ms in self._held.items() if at_ms == inf}
+        while grown := {task for edge in edges if tied.intersection(edge) for task in edge} - tied:
+            tied |= grown
+        self._has_given_up = True
+        for task in self.running:
+            if task.name not in tied:
+                raise CheckFailed(f"{task.thread.name} waits for {task.thread.waits_for}, idly")
+        self.driver.cancel_task("")
 
     def _who_waits(self) -> str:
         return "; ".join(
