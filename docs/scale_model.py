@@ -12,6 +12,7 @@ all to all.
 """
 
 import heapq
+import itertools
 import sys
 import tracemalloc
 from collections import Counter
@@ -26,30 +27,30 @@ from typing import Final
 from headgate.base.ids import ChannelId, PartitionId
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.core.buffers.sizing import GateShape, buffer_need, partition_bounds
-from headgate.core.egress.partition import PartitionKind
 from headgate.core.exchange.frames import PREFIX, AddCredit, Kind, encode
 from headgate.core.exchange.sender import Reader
+from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.sim import network
+from headgate.sim.clock import Clock
 from headgate.sim.network import Weather
-from tests.sim import programs
-from tests.sim.programs import Manners
-from tests.sim.routes import RouteKind
-from tests.sim.scenario import JobPlan, Scenario
-from tests.sim.streams import Output, OutputPlan
-from tests.sim.topology import Vertex
-from tests.sim.world import World
+from headgate.sim.stage import Stage
+from headgate.sim.worker import SimWorker
+from tests.sim.plain_tasks import PlainReader, PlainWriter
 
 PICTURE: Final = Path(__file__).with_name("scaling.svg")
 SIZES: Final = (4, 8, 16, 32, 100, 300, 1000)
 REAL: Final = (4, 8, 16)
 RATE: Final = 10 << 20
 """Bytes a second that one producer writes."""
-STOPPED_MS: Final = 1e9
+RECORD_BYTES: Final = 165
 WINDOW_BYTES: Final = 2_560
 """Of a connection in the simulator: eight of its buffers with their heads."""
 WINDOW_FRAMES: Final = 8
 KERNEL_BYTES: Final = 4 << 20
 """What Linux lets a socket hold that is not read, by default."""
+WIRE: Final = Weather(0.5, 0, 1e6, WINDOW_BYTES, 0)
+STEP_MS: Final = 0.001
+TICK_MS: Final = 100.0
 LOOK_EVERY: Final = 50
 """Steps of each worker between two looks at whether the producers stand still."""
 QUIET_LOOKS: Final = 4
@@ -220,70 +221,81 @@ def settings_for(flow: FlowControl) -> ExchangeSettings:
     )
 
 
-def scenario(count: int, settings: ExchangeSettings, steps: int, stops: bool) -> Scenario:
+class Cluster:
     """A producer and a consumer on each worker; the consumer of the first one may stop."""
-    source = Vertex("source", count, writes=True, width=count)
-    sink = Vertex("sink", count, [source])
-    jobs = []
-    for index in range(count):
-        plan = OutputPlan(
-            source.partition(index),
-            PartitionKind.PIPELINED_BOUNDED,
-            count,
-            RouteKind.ROUND_ROBIN,
-            index,
-            (150,),
-        )
-        jobs.append(JobPlan(source.task(index), index, Manners(steps), plan, []))
-    for index in range(count):
-        stopped = Manners(stops_after=1, stop_ms=STOPPED_MS) if stops and not index else Manners()
-        feeds = [source.feeds(index)]
-        places: list[list[float | None]] = [[None] * count]
-        jobs.append(JobPlan(sink.task(index), index, stopped, None, feeds, place_ms=places))
-    return Scenario(
-        seed=count,
-        calm=True,
-        settings=settings,
-        workers=count,
-        spare=count * (2 * count + 16),
-        jobs=jobs,
-        faults=[],
-        weathers=[Weather(0.5, 0, 1e6, WINDOW_BYTES, 0)],
-        step_ms=0.001,
-        tick_ms=100.0,
-        moods=(1, 1, 1),
-        together=True,
-        sweeps=False,
-    )
+
+    def __init__(
+        self, count: int, settings: ExchangeSettings, records: int | None, stops: bool
+    ) -> None:
+        """``records`` of each producer; None: without an end."""
+        self.clock = Clock()
+        wires = network.Network(self.clock, Random("network"), lambda: WIRE)
+        need = buffer_need(settings, [count], [GateShape(count, count - 1)], count - 1)
+        held = need.exclusive + need.gates + need.partitions + need.landing
+        arena = held + count * (2 * count + 16)
+        self.workers = [
+            SimWorker(index, settings, arena, self.clock, wires, Random(index), TICK_MS)
+            for index in range(count)
+        ]
+        for worker in self.workers:
+            worker.peers = self.workers
+        self.writers = [
+            PlainWriter(
+                worker, f"source/{worker.index}", _numbered(records), count,
+                first=worker.index, timeout_ms=settings.buffer_timeout_ms, is_patient=True,
+            )
+            for worker in self.workers
+        ]  # fmt: skip
+        self.readers = [
+            PlainReader(worker, f"sink/{worker.index}", self._inputs(worker),
+                        most=1 if stops and not worker.index else None)
+            for worker in self.workers
+        ]  # fmt: skip
+        tasks = [*self.writers, *self.readers]
+        for task in tasks:
+            task.thread.start(task)
+        self.stage = Stage(self.clock, self.workers, Random("steps"))
+        self.stage.tasks = [task.thread for task in tasks]
+
+    def _inputs(self, worker: SimWorker) -> list[Input]:
+        """Its channel of every producer."""
+        return [
+            Input(
+                PartitionId(f"source/{other.index}"),
+                worker.index,
+                Here() if other is worker else RemoteProducer(other.address),
+            )
+            for other in self.workers
+        ]
+
+    def step(self) -> None:
+        self.clock.advance(STEP_MS)
+        assert self.stage.act() is not None
+
+    @property
+    def written(self) -> int:
+        """Buffers of all producers."""
+        return sum(task.writer.statistics().buffers_out for task in self.writers)
+
+    def kill(self) -> None:
+        """Its tasks have stacks of their own."""
+        for task in (*self.writers, *self.readers):
+            task.thread.kill()
 
 
-class PlainOutput(Output):
-    """Writes records, and neither watermarks nor events."""
-
-    def act(self, random: Random) -> None:
-        self.emit(1, random)
-
-
-def plain_world(plan: Scenario) -> World:
-    """A world of plain outputs; its laws are checked by other runs, and cost time."""
-    programs.Output = PlainOutput  # type: ignore[misc]
-    try:
-        world = World(plan)
-        for job in world.coordinator.jobs.values():
-            job.set_up()
-    finally:
-        programs.Output = Output  # type: ignore[misc]
-    world.checks.laws.after_step = lambda step: None  # type: ignore[method-assign]
-    return world
+def _numbered(count: int | None) -> Iterator[tuple[int, bytes]]:
+    """Records of one size."""
+    numbers = itertools.count() if count is None else range(count)
+    return ((number, b"x" * RECORD_BYTES) for number in numbers)
 
 
 def real_traffic(count: int, flow: FlowControl, steps: int = 120) -> Traffic:
     """Everybody writes and reads; how many messages that takes."""
     with counted() as frames:
-        world = plain_world(scenario(count, settings_for(flow), steps, stops=False))
-        while not world.coordinator.all_over:
-            world._step()
-        kill(world)
+        cluster = Cluster(count, settings_for(flow), steps, stops=False)
+        while not all(task.thread.is_over for task in cluster.readers):
+            cluster.step()
+        cluster.kill()
     found, size = frames["frames"], frames["bytes"]
     return Traffic(
         found[Kind.BUFFER], found[Kind.ADD_CREDIT], size[Kind.BUFFER], size[Kind.ADD_CREDIT]
@@ -292,22 +304,15 @@ def real_traffic(count: int, flow: FlowControl, steps: int = 120) -> Traffic:
 
 def real_until_blocked(count: int, flow: FlowControl) -> float:
     """Buffers that a producer has written, in the mean, when all of them stand still."""
-    world = plain_world(scenario(count, settings_for(flow), 10**9, stops=True))
+    cluster = Cluster(count, settings_for(flow), None, stops=True)
     before, quiet = -1, 0
     while quiet < QUIET_LOOKS:
         for _ in range(LOOK_EVERY * count):
-            world._step()
-        outputs = [job.output for job in world.coordinator.jobs.values() if job.output]
-        written = sum(output.writer.statistics().buffers_out for output in outputs)
+            cluster.step()
+        written = cluster.written
         quiet, before = quiet + 1 if written == before else 0, written
-    kill(world)
+    cluster.kill()
     return before / count
-
-
-def kill(world: World) -> None:
-    """Its tasks have threads of their own."""
-    for job in world.coordinator.jobs.values():
-        job.task.kill()
 
 
 # Tables and picture.
@@ -338,7 +343,7 @@ def tables() -> list[str]:
     lines += ["", "| n | data frames | credit messages | per data frame | share of bytes |"]
     lines.append("|---|---|---|---|---|")
     for count in REAL:
-        seen = real_traffic(count, FlowControl.CREDIT, 12 * count)
+        seen = real_traffic(count, FlowControl.CREDIT, 20 * count)
         lines.append(
             f"| {count} | {seen.data} | {seen.credit} | {seen.credit / seen.data:.2f} | "
             f"{seen.credit_bytes / seen.data_bytes:.3f} |"

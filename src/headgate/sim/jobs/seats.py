@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from headgate.base.elements import Record
 from headgate.base.errors import TaskCancelled
@@ -21,7 +21,7 @@ from headgate.core.chain.async_calls import AsyncCalls, AsyncWork, BatchWork, Im
 from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.context import Clock
 from headgate.core.chain.outputs import Loan
-from headgate.core.task.task import StepResult, Task, TaskServices
+from headgate.core.task.task import StepResult, TaskServices
 from headgate.sim.jobs.batch_calls import SimBatchCalls
 from headgate.sim.jobs.delays import Delays
 from headgate.sim.worker import CheckFailed, SimWorker
@@ -30,6 +30,14 @@ try:
     from greenlet import GreenletExit, getcurrent, greenlet
 except ImportError as error:  # pragma: no cover - depends on the installation
     raise ImportError(f"the simulator needs greenlet: {install_command('sim')}") from error
+
+
+class Stepped(Protocol):
+    """A task, as far as its thread knows it."""
+
+    def step(self) -> StepResult: ...
+
+    def close(self, error: BaseException | None) -> None: ...
 
 
 class Seat:
@@ -49,7 +57,7 @@ class Seat:
         self.cancelled = False
         self.is_over = False
         self.error: BaseException | None = None
-        self.task: Task | None = None
+        self.task: Stepped | None = None
         self.loan = SimLoan(self, random, called_in)
         self.services = TaskServices(
             self.loan,
@@ -91,7 +99,7 @@ class Seat:
     def is_runnable(self) -> bool:
         return self._ready and not self.is_over and not self.worker.frozen
 
-    def start(self, task: Task) -> None:
+    def start(self, task: Stepped) -> None:
         """From now on it can be stepped."""
         self.task = task
         self._ready = True
@@ -178,7 +186,7 @@ class Seat:
         task.close(self.error)
         self.is_over = True
 
-    def _step_until_done(self, task: Task) -> None:
+    def _step_until_done(self, task: Stepped) -> None:
         while not self.cancelled:
             self._woken = False
             progress = task.step()
