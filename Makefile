@@ -2,10 +2,9 @@
 
 PYTHON ?= python3
 WORKERS ?= 3
-SEEDS ?= 600
+SEEDS ?= 1000
 SEED ?=
-JOBS ?=
-RECOVERY ?=
+SCENARIO ?=
 BOOTSTRAP ?=
 CORES := $(shell nproc 2>/dev/null || echo 1)
 ONLY ?=
@@ -52,7 +51,7 @@ $(BIN)/pip:
 tools: ## install the browser and the servers that tests use (quick when they are there)
 	.ci/tools
 
-test: $(READY) tools archive ## run all tests but the house rules of check; SEEDS=n simulated exchanges (600)
+test: $(READY) tools archive ## run all tests but the house rules of check; SEEDS=n simulated runs (1000)
 	$(BIN)/pytest -q -n $(WORKERS) --dist load --sim-seeds $(SEEDS) -m 'not alone' --ignore tests/test_house.py
 	$(BIN)/pytest -q -m alone tests/spark/test_why.py
 
@@ -95,8 +94,8 @@ format: $(READY) ## put the code in shape
 	$(BIN)/ruff check --fix --exit-zero --quiet .
 	$(BIN)/ruff format .
 
-sim: $(READY) ## simulate SEEDS=n runs of each kind (600), or replay one with its steps: SEED=41, JOBS=1, RECOVERY=1
-	$(BIN)/python -m tests.sim $(if $(JOBS),--jobs) $(if $(RECOVERY),--recovery) \
+sim: $(READY) ## simulate SEEDS=n jobs with and without checkpoints (1000), or replay one: SCENARIO=recovery SEED=41
+	$(BIN)/python -m tests.sim $(if $(SCENARIO),--scenario $(SCENARIO)) \
 		$(if $(SEED),--seed $(SEED) --verbose,--seeds $(SEEDS) --processes $(CORES))
 
 # Atheris would need a compiler and libFuzzer where it has no wheel; there, it is left out.

@@ -96,7 +96,7 @@ SERVED = ("delta", "http", "iceberg", "kafka", "nats", "postgres", "redis", "s3"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--sim-seeds", type=int, default=300, help="simulated runs per test (300)")
+    parser.addoption("--sim-seeds", type=int, default=300, help="simulated runs (300)")
     parser.addoption(
         "--fault-seeds", type=int, default=0, help="runs per fault, mode and backend; 0: some (0)"
     )
@@ -166,15 +166,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that asks for `sim_seed` runs once per seed, one that asks for `job_seed` half as
-    often: a whole job takes longer. With `recovery_seed` it is one that fails and goes on."""
+    """Nine of ten simulated runs are those of tests that ask for `job_seed`; the tenth is that of
+    one that asks for `recovery_seed`: a job that fails and goes on takes longer."""
     seeds = metafunc.config.getoption("--sim-seeds")
-    if "sim_seed" in metafunc.fixturenames:
-        metafunc.parametrize("sim_seed", range(seeds))
+    recoveries = (seeds + 9) // 10
     if "job_seed" in metafunc.fixturenames:
-        metafunc.parametrize("job_seed", range((seeds + 1) // 2))
+        metafunc.parametrize("job_seed", range(seeds - recoveries))
     if "recovery_seed" in metafunc.fixturenames:
-        metafunc.parametrize("recovery_seed", range((seeds + 5) // 6))
+        metafunc.parametrize("recovery_seed", range(recoveries))
 
 
 @pytest.fixture(autouse=True)

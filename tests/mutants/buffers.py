@@ -94,6 +94,23 @@ BUFFERS = (
         "sim --seeds 5",
     ),
     Mutant(
+        "connection-stays-stopped",
+        "core/ingress/remote.py",
+        "        self._floating.append(lease)\n        self._link.resume()\n",
+        "        self._floating.append(lease)\n",
+        "without credits a connection that has waited for a buffer never reads again",
+        "sim --scenario jobs --seeds 5",
+    ),
+    Mutant(
+        "unread-input-kept",
+        "core/ingress/gate.py",
+        "        if self.closed:\n            return\n        self.closed = True\n",
+        "        if self.closed or not self._requested:\n            return\n"
+        "        self.closed = True\n",
+        "a task that ends before it has begun keeps the buffers of its input",
+        "sim --scenario jobs --start 15 --seeds 3",
+    ),
+    Mutant(
         "credit-promised-while-blocked",
         "core/ingress/remote.py",
         "        if self._blocked:\n            return 0\n        credit,",

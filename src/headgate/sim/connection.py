@@ -120,13 +120,9 @@ class SimConnection:
 
     def tick(self) -> None:
         """Time has passed."""
-        if self.closed:
-            return
-        had_words = not self.link.is_alive and self.link.outbox.pending_bytes > 0
-        self.link.tick(self._clock.now_ms)
-        if had_words and self.link.state is LinkState.CLOSED:
-            self.outgoing.torn = True  # it gave up sending them
-        self.settle()
+        if not self.closed:
+            self.link.tick(self._clock.now_ms)
+            self.settle()
 
     def settle(self) -> None:
         """Close behind the link."""

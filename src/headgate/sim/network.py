@@ -51,8 +51,6 @@ class Pipe:
         self.stalled = False
         self.broken = False
         """Nobody reads any more: what is written goes nowhere."""
-        self.torn = False
-        """What had not arrived was lost."""
         self._clock = clock
         self._weather = weather
         self._random = random
@@ -115,7 +113,7 @@ class Pipe:
 
     def tear(self, reason: str, delay_ms: float) -> None:
         """A reset or cut: what has not arrived is lost, the reader learns it after the delay."""
-        self.broken = self.torn = True
+        self.broken = True
         self._flying.clear()
         self._clock.later(delay_ms, f"reset of {self.name}", lambda: self._finished(reason))
 

@@ -15,9 +15,9 @@ from headgate.base.messages import TaskState
 from headgate.sim.clock import Clock
 from headgate.sim.jobs.deployment import SeatedTask
 from headgate.sim.worker import CheckFailed
+from tests.sim.jobs.functions import PlannedFailure
 from tests.sim.jobs.graphs import Items
 from tests.sim.laws import Laws
-from tests.sim.tasks import PlannedFailure
 
 CONSEQUENCES: Final = (PartitionNotFound, ProducerFailed, TaskCancelled, TransportError)
 

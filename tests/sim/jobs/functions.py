@@ -29,12 +29,15 @@ from tests.sim.jobs.records import (
     make_record,
 )
 from tests.sim.jobs.vault import Transaction, Vault
-from tests.sim.tasks import PlannedFailure
 
 MODULUS: Final = 1_000_003
 SIDE: Final = "side"
 WAYS: Final = ("clock", "clock", "wake", "descriptor")
 """How sources learn that there is something again."""
+
+
+class PlannedFailure(Exception):
+    """A user's function that fails, because the scenario says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from tests.sim.jobs.random_jobs import DrawnJob
 from tests.sim.jobs.random_recoveries import Deed, DrawnRecovery, draw_recovery
 from tests.sim.jobs.records import Book
 from tests.sim.jobs.world import JobWorld
-from tests.sim.world import Outcome
+from tests.sim.outcome import Outcome
 
 STOPS: Final = {"savepoint": Stop.NO, "suspend": Stop.SUSPEND, "drain": Stop.DRAIN}
 
@@ -39,7 +39,7 @@ class CountingJob(RecoveringJob):
 class RecoveryWorld(JobWorld):
     """All runs of a job, one after the other."""
 
-    family: ClassVar = "RECOVERY=1 "
+    name: ClassVar = "recovery"
     stall_ms: ClassVar = 30_000.0
     job: CountingJob
 

@@ -26,7 +26,7 @@ from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import SourceProcessor
 from headgate.core.task.task import Task
 from tests.sim.jobs.world import simulate_job
-from tests.sim.world import RunFailed
+from tests.sim.outcome import RunFailed
 
 SEEDS = 80
 Patch = pytest.MonkeyPatch
@@ -407,7 +407,7 @@ def test_a_planted_bug_is_found_and_can_be_replayed(
     bug(monkeypatch)
     failure = first_failure(RARE.get(bug, 0))
     assert any(part in failure.problem for part in BUGS[bug]), failure.problem
-    assert f"make sim JOBS=1 SEED={failure.seed}" in str(failure)
+    assert f"make sim SCENARIO=jobs SEED={failure.seed}" in str(failure)
 
 
 def first_failure(start: int) -> RunFailed:

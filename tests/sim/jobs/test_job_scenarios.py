@@ -1,5 +1,8 @@
 """What a seed draws: a run can be repeated, and nothing is switched off by mistake."""
 
+import os
+import subprocess
+import sys
 from math import inf
 
 import pytest
@@ -13,9 +16,16 @@ from headgate.sim.jobs.seats import Seat
 from tests.sim.jobs import functions
 from tests.sim.jobs.random_jobs import draw_job
 from tests.sim.jobs.world import simulate_job
-from tests.sim.world import Outcome
+from tests.sim.outcome import Outcome
 
 SEEDS = 25
+DIGEST = """
+import sys, zlib
+from tests.sim.jobs.world import simulate_job
+lines = []
+simulate_job(int(sys.argv[1]), lines.append)
+print(len(lines), zlib.crc32("\\n".join(lines).encode()))
+"""
 Patch = pytest.MonkeyPatch
 
 
@@ -28,6 +38,27 @@ def traced(seed: int) -> tuple[list[str], Outcome]:
 @pytest.mark.parametrize("seed", [3, 12])
 def test_a_seed_replays_exactly(seed: int) -> None:
     assert traced(seed) == traced(seed)
+
+
+def test_other_seeds_are_other_runs() -> None:
+    assert len({tuple(traced(seed)[0]) for seed in (3, 12, 18)}) == 3
+
+
+def test_a_seed_replays_in_another_process_with_other_hashes() -> None:
+    digests = [digest_in_process(12, hash_seed) for hash_seed in ("1", "2")]
+    assert digests[0] == digests[1] != ""
+
+
+def digest_in_process(seed: int, hash_seed: str) -> str:
+    run = subprocess.run(
+        [sys.executable, "-c", DIGEST, str(seed)],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return run.stdout
 
 
 def test_seeds_reach_every_corner() -> None:

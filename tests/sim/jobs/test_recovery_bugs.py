@@ -25,7 +25,7 @@ from headgate.core.task.ending import TaskEnding
 from headgate.core.task.inputs import NetworkInput
 from headgate.sim.jobs.driver import SimDriver
 from tests.sim.jobs.recovery_world import simulate_recovery
-from tests.sim.world import RunFailed
+from tests.sim.outcome import RunFailed
 
 SEEDS = 40
 Patch = pytest.MonkeyPatch
@@ -172,7 +172,7 @@ def test_a_planted_bug_is_found_and_can_be_replayed(
     start, parts = BUGS[bug]
     failure = first_failure(start)
     assert any(part in failure.problem for part in parts), failure.problem
-    assert f"make sim RECOVERY=1 SEED={failure.seed}" in str(failure)
+    assert f"make sim SCENARIO=recovery SEED={failure.seed}" in str(failure)
 
 
 def first_failure(start: int) -> RunFailed:

@@ -24,18 +24,20 @@ from headgate.sim.worker import CheckFailed, SimWorker
 from tests.sim.jobs.ends import Ends, some_of
 from tests.sim.jobs.random_jobs import DrawnJob, draw_job
 from tests.sim.laws import Laws
-from tests.sim.world import IDLE, TRACE_LINES, Outcome, RunFailed, problem_of
+from tests.sim.outcome import Outcome, RunFailed, problem_of
 
 MOST_STEPS: Final = 1_000_000
 PATIENCE_MS: Final = 2_500
 """A job that stands still for so long is cancelled if one of its tasks never begins."""
-QUIET: Final = (*IDLE, " heartbeat")
+TRACE_LINES: Final = 40
+QUIET: Final = (" tick of ", " flush of ", " heartbeat")
+"""Timers that fire all the time; a failure shows the steps before the last ones without them."""
 
 
 class JobWorld:
     """Of one run; ``RecoveryWorld`` has several, one after the other."""
 
-    family: ClassVar = "JOBS=1 "
+    name: ClassVar = "jobs"
     stall_ms: ClassVar = 6_000.0
 
     driver: SimDriver
@@ -78,7 +80,7 @@ class JobWorld:
             self.run_all()
         except Exception as error:
             problem = problem_of(error)
-            raise RunFailed(scenario.seed, problem, list(self.trace), self.family) from error
+            raise RunFailed(scenario.seed, problem, list(self.trace), self.name) from error
         finally:
             for task in self.driver.tasks:
                 task.thread.kill()
