@@ -18,7 +18,7 @@ from headgate.core.ingress.gate import Gate
 from headgate.core.task.environment import Input
 from headgate.core.task.task import StepResult
 from headgate.sim.jobs.delays import Delays
-from headgate.sim.jobs.seats import Seat
+from headgate.sim.jobs.threads import SimThread
 from headgate.sim.worker import SimWorker
 
 
@@ -116,5 +116,5 @@ class PlainReader:
         self._gate.close()
 
 
-def _thread(name: str, worker: SimWorker) -> Seat:
-    return Seat(name, worker, Random(name), called_in=0.0, delays=Delays())
+def _thread(name: str, worker: SimWorker) -> SimThread:
+    return SimThread(name, worker, Random(name), called_in=0.0, delays=Delays())

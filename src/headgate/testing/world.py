@@ -24,7 +24,7 @@ from headgate.control.life_cycle import JobState
 from headgate.plan.job_graph import JobVertex
 from headgate.sim.clock import Clock
 from headgate.sim.faults import Fault, Faults
-from headgate.sim.jobs.deployment import SeatedTask
+from headgate.sim.jobs.deployment import SimTask
 from headgate.sim.jobs.driver import SimDriver
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.sim_job import RecoveringJob
@@ -102,7 +102,7 @@ class ProgramWorld:
         self.steps = self.runs = 0
         self.struck: list[str] = []
         """What has befallen the program, in words."""
-        self.running: list[SeatedTask] = []
+        self.running: list[SimTask] = []
         self._most_steps = most_steps
         self._troubles = list(plan.troubles)
         self._waited = 0
@@ -294,7 +294,7 @@ class ProgramWorld:
             if task.state is TaskState.FAILED and error is not None:
                 self._judge(task, error)
 
-    def _judge(self, task: SeatedTask, error: BaseException) -> None:
+    def _judge(self, task: SimTask, error: BaseException) -> None:
         if isinstance(error, SimulatedFault):
             self.struck.append(f"step {self.steps}: {error}")
         elif not task.thread.worker.dead and not self._follows(error):

@@ -13,7 +13,7 @@ from headgate.base.errors import (
 )
 from headgate.base.messages import TaskState
 from headgate.sim.clock import Clock
-from headgate.sim.jobs.deployment import SeatedTask
+from headgate.sim.jobs.deployment import SimTask
 from headgate.sim.worker import CheckFailed
 from tests.sim.jobs.functions import PlannedFailure
 from tests.sim.jobs.graphs import Items
@@ -34,11 +34,11 @@ class Ends:
         self._is_cancelled = is_cancelled
         self._born_ms: dict[int, float] = {}
 
-    def began(self, deployed: SeatedTask) -> None:
+    def began(self, deployed: SimTask) -> None:
         """It was set up just now."""
         self._born_ms[id(deployed)] = self._clock.now_ms
 
-    def check(self, deployed: SeatedTask) -> None:
+    def check(self, deployed: SimTask) -> None:
         """Raises CheckFailed."""
         seen = deployed.task.statistics()
         spent, lived_ms = seen.spent, self._clock.now_ms - self._born_ms.pop(id(deployed))
@@ -59,7 +59,7 @@ class Ends:
         else:
             raise CheckFailed(f"{deployed.thread.name} is over and {seen.state.value}")
 
-    def _explain(self, deployed: SeatedTask, error: BaseException | None) -> None:
+    def _explain(self, deployed: SimTask, error: BaseException | None) -> None:
         """Trouble has a reason, and bugs are never taken for trouble."""
         cause = error.__cause__ if isinstance(error, UserFunctionFailed) else error
         if isinstance(cause, PlannedFailure):

@@ -13,7 +13,7 @@ from headgate.base.elements import Record
 from headgate.functions.context import ConnectorContext, RuntimeContext, SnapshotMoment
 from headgate.functions.function import OutputTag
 from headgate.functions.source import SplitEnumerator
-from headgate.sim.jobs.seats import Seat
+from headgate.sim.jobs.threads import SimThread
 from headgate.sim.worker import CheckFailed
 from tests.sim.jobs.records import (
     ATTEMPT_STEP,
@@ -54,10 +54,10 @@ class Habits:
     """Place (node.subtask) → at which call it fails, once; -1: when it is opened, -2: closed."""
 
 
-class Seats(Protocol):
-    """Finds the seat of the task that user code runs in."""
+class Threads(Protocol):
+    """Finds the thread of the task that user code runs in."""
 
-    def seat_of(self, task: str) -> Seat: ...
+    def thread_of(self, task: str) -> SimThread: ...
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Run:
 
     seed: int
     book: Book
-    seats: Seats
+    threads: Threads
     habits: Habits
     vault: Vault | None = None
     """Where sinks commit; None: they do not, and no checkpoints are taken."""
@@ -94,7 +94,7 @@ class Function:
         self.where = f"{self.node}.{subtask}{split}"
         # What earlier attempts have sent takes ways of its own: tasks may have other shares now.
         self.step = (self.node, subtask + ATTEMPT_STEP * self._run.attempt)
-        self._seat = self._run.seats.seat_of(task)
+        self._thread = self._run.threads.thread_of(task)
         self._random = Random(f"{self.where} {self._run.seed}")
         self._run.book.opened[self.where] += 1
 
@@ -106,7 +106,7 @@ class Function:
         self._calls += 1
         habits = self._run.habits
         if habits.slow and self._random.random() < habits.slow:
-            spend(self._seat, habits.slow_ms * self._random.random())
+            spend(self._thread, habits.slow_ms * self._random.random())
         self._may_fail(self._calls)
 
     def _may_fail(self, at: int) -> None:
@@ -308,7 +308,7 @@ class NumbersReader(Function):
             return None
         if self._sleeps:
             return []
-        set_readable(self._seat, self._descriptor, False)
+        set_readable(self._thread, self._descriptor, False)
         if self._random.random() < self._source.pauses:
             if self._way != "clock":
                 self._fall_asleep()
@@ -333,12 +333,12 @@ class NumbersReader(Function):
     def _fall_asleep(self) -> None:
         self._sleeps = True
         what = f"records for {self.where}"
-        self._seat.worker.later(self._pause_ms(), what, self._wake_up)
+        self._thread.worker.later(self._pause_ms(), what, self._wake_up)
 
     def _wake_up(self) -> None:
         self._sleeps = False
         if self._way == "descriptor":
-            set_readable(self._seat, self._descriptor, True)
+            set_readable(self._thread, self._descriptor, True)
         else:
             self._wake()
 
@@ -346,28 +346,28 @@ class NumbersReader(Function):
         return self._at
 
 
-def spend(seat: Seat, delay_ms: float) -> None:
+def spend(thread: SimThread, delay_ms: float) -> None:
     """The user's code takes a while; wakes that come meanwhile are kept."""
-    if not seat.loan.is_lent:
-        raise CheckFailed(f"the user's code of {seat.name} runs inside the baton")
+    if not thread.loan.is_lent:
+        raise CheckFailed(f"the user's code of {thread.name} runs inside the baton")
 
     def go_on() -> None:
-        seat._ready = True
+        thread._ready = True
 
-    until = seat.worker.clock.now_ms + delay_ms
-    seat.worker.later(delay_ms, f"user code of {seat.name}", go_on)
-    while seat.worker.clock.now_ms < until and not seat._killed:
-        seat._rest("its user's code")
+    until = thread.worker.clock.now_ms + delay_ms
+    thread.worker.later(delay_ms, f"user code of {thread.name}", go_on)
+    while thread.worker.clock.now_ms < until and not thread._killed:
+        thread._rest("its user's code")
 
 
-def set_readable(seat: Seat, descriptor: int, is_readable: bool) -> None:
+def set_readable(thread: SimThread, descriptor: int, is_readable: bool) -> None:
     """The world outside has written to a descriptor of the task's source, or it was read."""
     if is_readable:
-        seat._readable.add(descriptor)
-        if seat._watch is not None:
-            seat._watch.written(descriptor)
+        thread._readable.add(descriptor)
+        if thread._watch is not None:
+            thread._watch.written(descriptor)
     else:
-        seat._readable.discard(descriptor)
+        thread._readable.discard(descriptor)
 
 
 def items_of_split(source: Numbers, split: int) -> list[Item]:

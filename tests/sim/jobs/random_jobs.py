@@ -13,7 +13,7 @@ from headgate.plan.execution_graph import ExecutionGraph, TaskSpec, build_execut
 from headgate.plan.job_graph import build_job_graph
 from headgate.sim.faults import Fault
 from headgate.sim.jobs.scenario import JobScenario, draw_workers
-from headgate.sim.jobs.seats import Seat
+from headgate.sim.jobs.threads import SimThread
 from headgate.sim.network import Weather
 from tests.sim.jobs.functions import Habits, Run
 from tests.sim.jobs.graphs import Draft, Items, Taste
@@ -71,11 +71,11 @@ class DrawnJob(JobScenario):
         ]
 
 
-class NoSeats:
+class NoThreads:
     """Before the tasks have theirs."""
 
-    def seat_of(self, task: str) -> Seat:
-        raise AssertionError(f"{task} has no seat yet")
+    def thread_of(self, task: str) -> SimThread:
+        raise AssertionError(f"{task} has no thread yet")
 
 
 def draw_job(seed: int) -> DrawnJob:
@@ -87,7 +87,7 @@ def draw_job(seed: int) -> DrawnJob:
         slow_ms=random.choice((1.0, 12.0, 60.0)),
         changes=random.random() < 0.7,
     )
-    run = Run(seed, Book(), NoSeats(), habits)
+    run = Run(seed, Book(), NoThreads(), habits)
     taste = replace(draw_taste(random), is_flat=Random(f"flat {seed}").random() < FLAT)
     draft = Draft(run, taste, random)
     draft.grow()

@@ -18,7 +18,7 @@ from headgate.sim.jobs.recovery_scenario import SCALES, RecoveryScenario
 from headgate.sim.jobs.scenario import draw_workers
 from tests.sim.jobs.functions import Habits, Run
 from tests.sim.jobs.graphs import Draft
-from tests.sim.jobs.random_jobs import DrawnJob, NoSeats, draw_taste, plan_failure, plan_job
+from tests.sim.jobs.random_jobs import DrawnJob, NoThreads, draw_taste, plan_failure, plan_job
 from tests.sim.jobs.records import Book
 from tests.sim.jobs.vault import Vault
 
@@ -96,7 +96,7 @@ def draw_recovery(seed: int) -> DrawnRecovery:
         slow_ms=random.choice((1.0, 5.0, 20.0)),
         changes=random.random() < 0.7,
     )
-    run = Run(seed, Book(), NoSeats(), habits, Vault())
+    run = Run(seed, Book(), NoThreads(), habits, Vault())
     records = random.choice((10, 40, 60))
     discovers = Random(f"by demand {seed}").random() < 0.3
     taste = replace(

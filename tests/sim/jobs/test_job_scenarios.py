@@ -12,7 +12,7 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.channel import UnknownChannel
 from headgate.core.task.operator_mail import OperatorMail
 from headgate.core.task.task import Task
-from headgate.sim.jobs.seats import Seat
+from headgate.sim.jobs.threads import SimThread
 from tests.sim.jobs import functions
 from tests.sim.jobs.random_jobs import draw_job
 from tests.sim.jobs.world import simulate_job
@@ -118,7 +118,7 @@ def test_seeds_reach_what_is_rare_in_a_real_run(monkeypatch: Patch) -> None:
 
     monkeypatch.setattr(UnknownChannel, "request", request)
     for owner, name in (
-        *((Seat, "wait"), (functions, "spend"), (RecordWriter, "_hand_over")),
+        *((SimThread, "wait"), (functions, "spend"), (RecordWriter, "_hand_over")),
         *((RecordWriter, "_write_bundle"), (OperatorMail, "later"), (Task, "waiting_for_buffer")),
     ):
         count(owner, name)

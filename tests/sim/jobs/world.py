@@ -14,10 +14,10 @@ from typing import ClassVar, Final
 from headgate.base.messages import TaskState
 from headgate.sim.clock import Clock
 from headgate.sim.faults import Faults
-from headgate.sim.jobs.deployment import SeatedTask
+from headgate.sim.jobs.deployment import SimTask
 from headgate.sim.jobs.driver import SimDriver
-from headgate.sim.jobs.seats import Seat
 from headgate.sim.jobs.sim_job import SimJob
+from headgate.sim.jobs.threads import SimThread
 from headgate.sim.network import Network, Weather
 from headgate.sim.stage import Stage
 from headgate.sim.worker import CheckFailed, SimWorker
@@ -63,7 +63,7 @@ class JobWorld:
         self.trace: deque[str] = deque(maxlen=TRACE_LINES)
         self.dead: list[str] = []
         """Places of tasks that ended with their workers."""
-        self.running: list[SeatedTask] = []
+        self.running: list[SimTask] = []
         self._on_trace = on_trace or (lambda line: None)
         self._random = Random(f"steps {scenario.seed}")
         self._known = 0  # tasks of the driver
@@ -119,7 +119,7 @@ class JobWorld:
         for worker in self.workers:
             worker.peers = self.workers
         self.driver = SimDriver(self.job, scenario, self.workers, clock)
-        scenario.run.attempt, scenario.run.seats = self.job.attempts, self
+        scenario.run.attempt, scenario.run.threads = self.job.attempts, self
         left = self.faults.left if self.runs else list(scenario.faults)
         chance = Random(f"faults {seed}")
         self.faults = Faults(left, self.network, self.workers, self.driver, chance)
@@ -131,7 +131,7 @@ class JobWorld:
         self.runs += 1
         self._known = 0
 
-    def seat_of(self, task: str) -> Seat:
+    def thread_of(self, task: str) -> SimThread:
         """By the name that functions know; the newest."""
         return next(t.thread for t in reversed(self.driver.tasks) if t.thread.name == task)
 
@@ -277,7 +277,7 @@ class JobWorld:
                     raise CheckFailed(f"{task.thread.name} {task.state.value} in a calm run")
 
 
-def _check_open(task: SeatedTask) -> None:
+def _check_open(task: SimTask) -> None:
     """A task that has read everything has left no channel blocked."""
     if task.state is TaskState.FINISHED:
         for gate in task.gates:

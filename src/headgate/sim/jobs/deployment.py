@@ -1,4 +1,4 @@
-"""A job's tasks in one simulated worker: the real assembly, with seats for threads."""
+"""A job's tasks in one simulated worker: the real assembly, with greenlets for threads."""
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -11,14 +11,14 @@ from headgate.core.task.deployment import DeployedTasks
 from headgate.core.task.task import TaskListener
 from headgate.functions.context import TaskInfo
 from headgate.sim.jobs.scenario import JobScenario
-from headgate.sim.jobs.seats import Seat
+from headgate.sim.jobs.threads import SimThread
 from headgate.sim.jobs.writing import Desk
 from headgate.sim.worker import SimWorker
 
-SeatedTask: TypeAlias = AssembledTask[Seat]
+SimTask: TypeAlias = AssembledTask[SimThread]
 
 
-class SeatedWorker:
+class SimTaskWorker:
     """See ``TaskWorker``; ``attempt``: of the tasks that are to come."""
 
     def __init__(self, worker: SimWorker, scenario: JobScenario, attempt: int) -> None:
@@ -29,26 +29,26 @@ class SeatedWorker:
         self._scenario = scenario
         self._attempt = attempt
 
-    def create_thread(self, order: TaskOrder, info: TaskInfo) -> Seat:
+    def create_thread(self, order: TaskOrder, info: TaskInfo) -> SimThread:
         random = Random(f"seat {order.id} {self._scenario.seed} {self._attempt}")
         scenario = self._scenario
-        return Seat(info.name, self._worker, random, scenario.called_in, scenario.delays)
+        return SimThread(info.name, self._worker, random, scenario.called_in, scenario.delays)
 
 
-class SimTasks(DeployedTasks[Seat]):
+class SimTasks(DeployedTasks[SimThread]):
     """See ``RunTasks``. ``on_set_up`` is told of every task before it runs."""
 
     def __init__(
         self,
         worker: SimWorker,
         scenario: JobScenario,
-        on_set_up: Callable[[SeatedTask], None],
+        on_set_up: Callable[[SimTask], None],
         listener: TaskListener,
         attempt: int,
         checkpoints: Desk | None,
     ) -> None:
         assembly = TaskAssembly(
-            SeatedWorker(worker, scenario, attempt),
+            SimTaskWorker(worker, scenario, attempt),
             scenario.load(),
             JobInfo(scenario.name, attempt, scenario.parameters, scenario.marker_ms),
             listener,

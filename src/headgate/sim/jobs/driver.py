@@ -41,7 +41,7 @@ from headgate.control.job import JobRun
 from headgate.core.operators.split_discovery import pickled_position, pickled_splits
 from headgate.functions.source import SplitEnumerator
 from headgate.sim.clock import Clock
-from headgate.sim.jobs.deployment import SeatedTask
+from headgate.sim.jobs.deployment import SimTask
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.sim_job import SimJob
 from headgate.sim.jobs.task_manager import SimReport, SimTaskManager, failure_of
@@ -91,7 +91,7 @@ class SimDriver:
         self.managers = [
             SimTaskManager(worker, scenario, job, self._said, self._set_up) for worker in workers
         ]
-        self.tasks: list[SeatedTask] = []
+        self.tasks: list[SimTask] = []
         """Of all attempts of the run."""
         self.given_up: list[SimWorker] = []
         self._job = job
@@ -253,7 +253,7 @@ class SimDriver:
     def _manager(self, slot: int) -> SimTaskManager:
         return self.managers[self._scenario.worker_of[slot]]
 
-    def _set_up(self, deployed: SeatedTask) -> None:
+    def _set_up(self, deployed: SimTask) -> None:
         self.tasks.append(deployed)
 
     # The machine.

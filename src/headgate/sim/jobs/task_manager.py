@@ -14,7 +14,7 @@ from headgate.control.effects import Send
 from headgate.control.error_classes import is_consequence
 from headgate.core.task.runs import Report, TaskReported, TaskRuns
 from headgate.core.task.task import TaskListener
-from headgate.sim.jobs.deployment import SeatedTask, SimTasks
+from headgate.sim.jobs.deployment import SimTask, SimTasks
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.sim_job import SimJob
 from headgate.sim.jobs.writing import Desk
@@ -35,13 +35,13 @@ class SimTaskManager:
         scenario: JobScenario,
         job: SimJob,
         tell: Callable[[SimWorker, SimReport], None],
-        on_set_up: Callable[[SeatedTask], None],
+        on_set_up: Callable[[SimTask], None],
     ) -> None:
         self.worker = worker
         self.scenario = scenario
         self.job = job
         self.send = partial(tell, worker)
-        self.tasks: list[SeatedTask] = []
+        self.tasks: list[SimTask] = []
         """Of the present run of each slot."""
         self._on_set_up = on_set_up
         self._slots: dict[int, SlotServices] = {}
@@ -59,7 +59,7 @@ class SimTaskManager:
             if slot.runs.tasks is not None:
                 slot.runs.tasks.release_partitions()
 
-    def set_up(self, task: SeatedTask) -> None:
+    def set_up(self, task: SimTask) -> None:
         self.tasks.append(task)
         self._on_set_up(task)
 

@@ -10,7 +10,7 @@ from headgate.base.settings import ExchangeSettings
 from headgate.core.task.task import StepResult
 from headgate.sim.clock import Clock
 from headgate.sim.jobs.delays import AT_ONCE
-from headgate.sim.jobs.seats import Seat
+from headgate.sim.jobs.threads import SimThread
 from headgate.sim.network import Network, Weather
 from headgate.sim.worker import CheckFailed, SimWorker
 
@@ -26,11 +26,13 @@ def worker() -> SimWorker:
 class Scripted:
     """A task whose steps are those of a test's generator."""
 
-    def __init__(self, worker: SimWorker, script: Callable[[Seat], Iterator[StepResult]]) -> None:
+    def __init__(
+        self, worker: SimWorker, script: Callable[[SimThread], Iterator[StepResult]]
+    ) -> None:
         self.ended: list[BaseException | None] = []
-        self.seat = Seat("t", worker, Random(1), called_in=0.0, delays=AT_ONCE)
-        self._steps = script(self.seat)
-        self.seat.start(self)
+        self.thread = SimThread("t", worker, Random(1), called_in=0.0, delays=AT_ONCE)
+        self._steps = script(self.thread)
+        self.thread.start(self)
 
     def step(self) -> StepResult:
         return next(self._steps, StepResult.DONE)
@@ -40,76 +42,76 @@ class Scripted:
 
 
 def test_a_task_with_more_to_do_goes_on_by_itself(worker: SimWorker) -> None:
-    task = Scripted(worker, lambda seat: iter([StepResult.MORE, StepResult.DONE]))
-    task.seat.step()
-    assert (task.seat.is_runnable, task.ended) == (True, [])
-    task.seat.step()
-    assert (task.seat.is_over, task.ended) == (True, [None])
+    task = Scripted(worker, lambda thread: iter([StepResult.MORE, StepResult.DONE]))
+    task.thread.step()
+    assert (task.thread.is_runnable, task.ended) == (True, [])
+    task.thread.step()
+    assert (task.thread.is_over, task.ended) == (True, [None])
 
 
 def test_a_resting_task_waits_for_a_wake(worker: SimWorker) -> None:
-    task = Scripted(worker, lambda seat: iter([StepResult.IDLE, StepResult.DONE]))
-    task.seat.step()
-    assert not task.seat.is_runnable
-    assert task.seat.waits_for == "input, output or mail"
-    task.seat.wake()
-    assert task.seat.is_runnable
+    task = Scripted(worker, lambda thread: iter([StepResult.IDLE, StepResult.DONE]))
+    task.thread.step()
+    assert not task.thread.is_runnable
+    assert task.thread.waits_for == "input, output or mail"
+    task.thread.wake()
+    assert task.thread.is_runnable
 
 
 def test_a_wake_during_the_step_is_not_lost(worker: SimWorker) -> None:
-    def script(seat: Seat) -> Iterator[StepResult]:
-        seat.wake()
+    def script(thread: SimThread) -> Iterator[StepResult]:
+        thread.wake()
         yield StepResult.IDLE
 
     task = Scripted(worker, script)
-    task.seat.step()
-    assert task.seat.is_runnable
+    task.thread.step()
+    assert task.thread.is_runnable
 
 
 def test_a_wait_looks_again_only_when_woken(worker: SimWorker) -> None:
     ready: list[bool] = []
 
-    def script(seat: Seat) -> Iterator[StepResult]:
-        seat.wait(lambda: bool(ready))
+    def script(thread: SimThread) -> Iterator[StepResult]:
+        thread.wait(lambda: bool(ready))
         yield StepResult.DONE
 
     task = Scripted(worker, script)
-    while task.seat.is_runnable:
-        task.seat.step()
+    while task.thread.is_runnable:
+        task.thread.step()
     ready.append(True)
-    assert not task.seat.is_runnable
-    task.seat.wake()
-    task.seat.step()
-    assert task.seat.is_over
+    assert not task.thread.is_runnable
+    task.thread.wake()
+    task.thread.step()
+    assert task.thread.is_over
 
 
 def test_a_cancelled_task_ends_at_its_wait_and_is_closed(worker: SimWorker) -> None:
-    def script(seat: Seat) -> Iterator[StepResult]:
-        seat.wait(lambda: False)
+    def script(thread: SimThread) -> Iterator[StepResult]:
+        thread.wait(lambda: False)
         yield StepResult.DONE
 
     task = Scripted(worker, script)
-    task.seat.step()
-    task.seat.cancel()
-    task.seat.step()
-    assert task.seat.is_over
+    task.thread.step()
+    task.thread.cancel()
+    task.thread.step()
+    assert task.thread.is_over
     assert isinstance(task.ended[0], TaskCancelled)
 
 
 def test_trouble_ends_a_task_and_a_broken_law_is_raised(worker: SimWorker) -> None:
-    def fails(seat: Seat) -> Iterator[StepResult]:
+    def fails(thread: SimThread) -> Iterator[StepResult]:
         raise ValueError("trouble")
         yield StepResult.DONE
 
-    def breaks(seat: Seat) -> Iterator[StepResult]:
+    def breaks(thread: SimThread) -> Iterator[StepResult]:
         raise CheckFailed("law")
         yield StepResult.DONE
 
     task = Scripted(worker, fails)
-    task.seat.step()
+    task.thread.step()
     assert isinstance(task.ended[0], ValueError)
     with pytest.raises(CheckFailed):
-        Scripted(worker, breaks).seat.step()
+        Scripted(worker, breaks).thread.step()
 
 
 def test_a_frozen_worker_defers_its_timers(worker: SimWorker) -> None:

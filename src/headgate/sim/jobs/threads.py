@@ -1,7 +1,7 @@
 """The thread of a task (``ExecutionThread``): a greenlet that steps it as the real runner does.
 
 A task that rests goes on only if somebody wakes it, so a lost wake-up shows as a stall. Where the
-real watchdog may call in a loan, the seat lets others run, by chance; time that the user's code
+real watchdog may call in a loan, the thread lets others run, by chance; time that the user's code
 takes passes while the baton is lent. Asynchronous calls are made at once, without an event loop;
 their answers come after a while, in any order, inside the baton, and none after the close. Threads
 and descriptors that wake a source are timers; what they report comes a moment later.
@@ -40,7 +40,7 @@ class Stepped(Protocol):
     def close(self, error: BaseException | None) -> None: ...
 
 
-class Seat:
+class SimThread:
     """One task's thread. ``called_in`` is the share of its loans that others make use of."""
 
     def __init__(
@@ -114,7 +114,7 @@ class Seat:
         self._woken = self._ready = True
 
     def cancel(self) -> None:
-        """Let the next wait raise, as the real seat does."""
+        """Let the next wait raise, as the real thread does."""
         self.cancelled = True
         self.wake()
 
@@ -200,10 +200,10 @@ class Seat:
 
 
 class SimWatch:
-    """See ``DescriptorWatch``; the seat knows which of the numbers are readable."""
+    """See ``DescriptorWatch``; the thread knows which of the numbers are readable."""
 
-    def __init__(self, seat: Seat, ready: Callable[[int], None]) -> None:
-        self._seat = seat
+    def __init__(self, thread: SimThread, ready: Callable[[int], None]) -> None:
+        self._thread = thread
         self._ready = ready
         self._watched: list[int] = []
         self._number = 0
@@ -211,7 +211,7 @@ class SimWatch:
 
     def begin(self, descriptors: Sequence[int]) -> Sequence[int]:
         if self._watched:
-            raise CheckFailed(f"{self._seat.name} watches descriptors, and others before")
+            raise CheckFailed(f"{self._thread.name} watches descriptors, and others before")
         self._watched = list(descriptors)
         for descriptor in descriptors:
             self.written(descriptor)
@@ -223,9 +223,9 @@ class SimWatch:
 
     def written(self, descriptor: int) -> None:
         """The loop sees it with its next poll, if it is still readable then."""
-        if descriptor in self._watched and self._seat.is_readable(descriptor):
-            what = f"descriptor of {self._seat.name}"
-            self._seat.worker.later(0, what, partial(self._report, descriptor, self._number))
+        if descriptor in self._watched and self._thread.is_readable(descriptor):
+            what = f"descriptor of {self._thread.name}"
+            self._thread.worker.later(0, what, partial(self._report, descriptor, self._number))
 
     def _report(self, descriptor: int, number: int) -> None:
         if number == self._number:
@@ -235,22 +235,22 @@ class SimWatch:
 class SimLoan(Loan):
     """Lends the baton; by chance it was called in, and the task has to wait for its turn."""
 
-    def __init__(self, seat: Seat, random: Random, called_in: float) -> None:
+    def __init__(self, thread: SimThread, random: Random, called_in: float) -> None:
         self.is_lent = False
-        self._seat = seat
+        self._thread = thread
         self._random = random
         self._called_in = called_in
 
     def lend(self) -> None:
         if self.is_lent:
-            raise CheckFailed(f"{self._seat.name} lends a baton that it does not hold")
+            raise CheckFailed(f"{self._thread.name} lends a baton that it does not hold")
         self.is_lent = True
 
     def regain(self) -> None:
         if self.is_lent:
             self.is_lent = False
             if self._random.random() < self._called_in:
-                self._seat.let_others_run("the baton")
+                self._thread.let_others_run("the baton")
 
 
 class SimCalls:
