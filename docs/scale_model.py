@@ -32,7 +32,7 @@ from headgate.core.exchange.sender import Reader
 from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.sim import network
 from headgate.sim.clock import Clock
-from headgate.sim.network import Weather
+from headgate.sim.network import NetworkConditions
 from headgate.sim.stage import Stage
 from headgate.sim.worker import SimWorker
 from tests.sim.plain_tasks import PlainReader, PlainWriter
@@ -48,7 +48,7 @@ WINDOW_BYTES: Final = 2_560
 WINDOW_FRAMES: Final = 8
 KERNEL_BYTES: Final = 4 << 20
 """What Linux lets a socket hold that is not read, by default."""
-WIRE: Final = Weather(0.5, 0, 1e6, WINDOW_BYTES, 0)
+WIRE: Final = NetworkConditions(0.5, 0, 1e6, WINDOW_BYTES, 0)
 STEP_MS: Final = 0.001
 TICK_MS: Final = 100.0
 LOOK_EVERY: Final = 50

@@ -8,7 +8,7 @@ from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.sim.clock import Clock
-from headgate.sim.network import Network, Weather
+from headgate.sim.network import Network, NetworkConditions
 from headgate.sim.stage import Stage
 from headgate.sim.worker import SimWorker
 from tests.drivers.driver import Reading, Writing
@@ -16,7 +16,7 @@ from tests.sim.plain_tasks import PlainReader, PlainWriter
 
 MAX_STEPS = 1_000_000
 STILL_MS = 500
-WEATHER = Weather(
+CONDITIONS = NetworkConditions(
     latency_ms=0.2, jitter_ms=0.2, bandwidth=50_000, window_bytes=16_384, tiny_reads=0
 )
 
@@ -30,7 +30,7 @@ class SimDriver:
         settings = ExchangeSettings(segment_bytes=4096, flow_control=mode)
         self.segment_bytes = settings.segment_bytes
         self._clock = Clock()
-        network = Network(self._clock, Random(1), lambda: WEATHER)
+        network = Network(self._clock, Random(1), lambda: CONDITIONS)
         self._workers = [
             SimWorker(
                 index, settings, self.total_segments, self._clock, network, Random(index), 1000

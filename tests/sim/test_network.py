@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.sim.clock import Clock
-from headgate.sim.network import Network, Pipe, Weather
+from headgate.sim.network import Network, NetworkConditions, Pipe
 
-STILL = Weather(latency_ms=2, jitter_ms=0, bandwidth=100, window_bytes=1000, tiny_reads=0)
+STILL = NetworkConditions(latency_ms=2, jitter_ms=0, bandwidth=100, window_bytes=1000, tiny_reads=0)
 
 
-def make_pipe(weather: Weather = STILL, seed: int = 0) -> tuple[Clock, Pipe]:
+def make_pipe(conditions: NetworkConditions = STILL, seed: int = 0) -> tuple[Clock, Pipe]:
     clock = Clock()
-    return clock, Pipe("a→b", clock, weather, Random(seed))
+    return clock, Pipe("a→b", clock, conditions, Random(seed))
 
 
 def fire_all(clock: Clock) -> None:
@@ -38,7 +38,7 @@ def read_all(pipe: Pipe, size: int = 64) -> bytes:
 def test_what_is_read_is_what_was_written(
     chunks: list[bytes], seed: int, jitter_ms: float, tiny_reads: float
 ) -> None:
-    clock, pipe = make_pipe(Weather(1, jitter_ms, 30, 250, tiny_reads), seed)
+    clock, pipe = make_pipe(NetworkConditions(1, jitter_ms, 30, 250, tiny_reads), seed)
     whole = rest = b"".join(chunks)
     got = b""
     while rest:

@@ -20,7 +20,7 @@ MIN_PIECE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class NetworkConditions:
     """How one connection behaves. Bandwidth is in bytes per millisecond."""
 
     latency_ms: float
@@ -40,7 +40,9 @@ class Weather:
 class Pipe:
     """Bytes on their way from one side to the other, like two socket buffers with a cable."""
 
-    def __init__(self, name: str, clock: Clock, weather: Weather, random: Random) -> None:
+    def __init__(
+        self, name: str, clock: Clock, conditions: NetworkConditions, random: Random
+    ) -> None:
         self.name = name
         self.tap: Tap | None = Tap()
         """None: what is written here need not be frames."""
@@ -52,7 +54,7 @@ class Pipe:
         self.broken = False
         """Nobody reads any more: what is written goes nowhere."""
         self._clock = clock
-        self._weather = weather
+        self._conditions = conditions
         self._random = random
         self._flying: deque[bytes] = deque()
         self._arrived: deque[memoryview] = deque()
@@ -64,19 +66,19 @@ class Pipe:
 
     @property
     def latency_ms(self) -> float:
-        return self._weather.latency_ms
+        return self._conditions.latency_ms
 
     @property
     def room(self) -> int:
         """Bytes that a write would take now."""
         if self.broken:
             return 1 << 30  # they go nowhere
-        return self._weather.window_bytes - (self.written - self.read)
+        return self._conditions.window_bytes - (self.written - self.read)
 
     @property
     def writable(self) -> bool:
         """Whether a writer that was blocked may go on: not for single bytes, as in a socket."""
-        return self.broken or 3 * self.room >= self._weather.window_bytes
+        return self.broken or 3 * self.room >= self._conditions.window_bytes
 
     def write(self, parts: list[ByteLike]) -> int:
         """Take as much as there is room for; says how much that was."""
@@ -86,16 +88,16 @@ class Pipe:
         if self.tap is not None:
             self.tap.feed(taken)
         self.written += len(taken)
-        piece = max(MIN_PIECE_BYTES, int(self._weather.bandwidth * PIECE_MS))
+        piece = max(MIN_PIECE_BYTES, int(self._conditions.bandwidth * PIECE_MS))
         for start in range(0, len(taken), piece):
             self._launch(taken[start : start + piece])
         return len(taken)
 
     def _launch(self, piece: bytes) -> None:
         """Put a piece on the cable; it arrives behind all that was put there before."""
-        now, weather = self._clock.now_ms, self._weather
-        self._free_ms = max(now, self._free_ms) + len(piece) / weather.bandwidth
-        delay = weather.latency_ms + self._random.random() * weather.jitter_ms
+        now, conditions = self._clock.now_ms, self._conditions
+        self._free_ms = max(now, self._free_ms) + len(piece) / conditions.bandwidth
+        delay = conditions.latency_ms + self._random.random() * conditions.jitter_ms
         self._last_ms = max(self._last_ms, self._free_ms + delay)
         self._flying.append(piece)
         self._clock.later(self._last_ms - now, f"arrival {self.name}", self._arrive)
@@ -108,7 +110,7 @@ class Pipe:
         """The writer closed: the reader learns it behind the last byte."""
         if not self._closed:
             self._closed = True
-            wait_ms = max(self._last_ms - self._clock.now_ms, self._weather.latency_ms) + TAIL_MS
+            wait_ms = max(self._last_ms - self._clock.now_ms, self._conditions.latency_ms) + TAIL_MS
             self._clock.later(wait_ms, f"end of {self.name}", lambda: self._finished(reason))
 
     def tear(self, reason: str, delay_ms: float) -> None:
@@ -135,7 +137,7 @@ class Pipe:
     def read_into(self, targets: list[memoryview]) -> int:
         """Read what has arrived, or less of it, into the targets."""
         limit = sum(len(chunk) for chunk in self._arrived)
-        if self._random.random() < self._weather.tiny_reads:
+        if self._random.random() < self._conditions.tiny_reads:
             limit = min(limit, self._random.choice((1, 1, 2, 3, 7, 8, 9, 31, 33)))
         count = 0
         for target in targets:
@@ -203,9 +205,11 @@ class Wire:
 
 
 class Network:
-    """Makes wires. Refused addresses and their weather come from the scenario."""
+    """Makes wires. Refused addresses and the conditions of wires come from the scenario."""
 
-    def __init__(self, clock: Clock, random: Random, weather: Callable[[], Weather]) -> None:
+    def __init__(
+        self, clock: Clock, random: Random, conditions: Callable[[], NetworkConditions]
+    ) -> None:
         self.clock = clock
         self.random = random
         self.wires: list[Wire] = []
@@ -213,14 +217,14 @@ class Network:
         """Workers at which nobody accepts (any more)."""
         self.swallows = 0
         """So many of the next connections are never answered."""
-        self._weather = weather
+        self._conditions = conditions
 
     def wire(self, consumer: str, producer: str) -> Wire:
         """A fresh connection from one worker to another."""
-        weather = self._weather()
+        conditions = self._conditions()
         number = len(self.wires)
-        up = Pipe(f"{consumer}→{producer}#{number}", self.clock, weather, self.random)
-        down = Pipe(f"{producer}→{consumer}#{number}", self.clock, weather, self.random)
+        up = Pipe(f"{consumer}→{producer}#{number}", self.clock, conditions, self.random)
+        down = Pipe(f"{producer}→{consumer}#{number}", self.clock, conditions, self.random)
         wire = Wire(f"{consumer}→{producer}#{number}", consumer, producer, up, down)
         self.wires.append(wire)
         if self.swallows:

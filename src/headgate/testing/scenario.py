@@ -18,7 +18,7 @@ from headgate.plan.job_graph import JobVertex, build_job_graph
 from headgate.sim.jobs.delays import AT_ONCE, Delays
 from headgate.sim.jobs.recovery_scenario import RecoveryScenario
 from headgate.sim.jobs.scenario import JobScenario, draw_workers
-from headgate.sim.network import Weather
+from headgate.sim.network import NetworkConditions
 from headgate.testing.program import planned, scaled
 from headgate.testing.watching import Watch
 
@@ -31,7 +31,7 @@ FAULTS: Final = (CRASH, NETWORK, ERROR, RESCALE, DRIVER)
 """A worker dies, a connection breaks, a function raises, the job is stopped with a savepoint and
 goes on with another parallelism, the driver is lost."""
 LONG_MS: Final = 10**12
-FINE: Final = Weather(0.0, 0.0, 1e300, 1 << 22, 0.0)
+FINE: Final = NetworkConditions(0.0, 0.0, 1e300, 1 << 22, 0.0)
 EXCHANGE: Final = ExchangeSettings(
     segment_bytes=4096,
     backoff_initial_ms=1,
@@ -161,7 +161,7 @@ def _draw_order(plan: ProgramScenario, watch: Watch, random: Random) -> None:
     first.called_in = random.choice((0, 0.3, 0.8))
     first.moods = random.choice(((1, 1, 1), (5, 1, 1), (1, 5, 1), (1, 1, 5), (4, 4, 1)))
     first.step_ms = random.choice((0.0, 0.01, 0.1))
-    first.weathers = [_draw_weather(random) for _ in range(random.choice((1, 3)))]
+    first.wire_conditions = [_draw_conditions(random) for _ in range(random.choice((1, 3)))]
 
 
 def _scenario(
@@ -183,7 +183,7 @@ def _scenario(
         step_ms=0.0,
         tick_ms=0.0,
         moods=(1, 1, 1),
-        weathers=[FINE],
+        wire_conditions=[FINE],
         delays=delays,
         name=program.name,
         parameters=program.parameters,
@@ -221,8 +221,8 @@ def _placed(
     )
 
 
-def _draw_weather(random: Random) -> Weather:
-    return Weather(
+def _draw_conditions(random: Random) -> NetworkConditions:
+    return NetworkConditions(
         latency_ms=random.choice((0.0, 0.1, 3.0)),
         jitter_ms=random.choice((0.0, 1.0, 10.0)),
         bandwidth=random.choice((1e3, 1e9)),

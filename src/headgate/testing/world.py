@@ -30,7 +30,7 @@ from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.sim_job import RecoveringJob
 from headgate.sim.jobs.storage import SimStorage
 from headgate.sim.jobs.task_manager import SimReport
-from headgate.sim.network import Network, Weather
+from headgate.sim.network import Network, NetworkConditions
 from headgate.sim.stage import Stage
 from headgate.sim.worker import SimWorker
 from headgate.testing.scenario import ProgramScenario
@@ -130,7 +130,7 @@ class ProgramWorld:
     def begin(self, scenario: JobScenario) -> None:
         """New workers, and a new driver."""
         seed, clock = f"{scenario.seed} {self.runs or ''}", self.clock
-        self.network = Network(clock, Random(f"network {seed}"), self._pick_weather)
+        self.network = Network(clock, Random(f"network {seed}"), self._pick_conditions)
         nonces = Random(f"workers {seed}")
         self.workers = [
             ProgramWorker(
@@ -308,5 +308,5 @@ class ProgramWorld:
             f"{task.thread.name} waits for {task.thread.waits_for}" for task in self.running
         )
 
-    def _pick_weather(self) -> Weather:
-        return self._random.choice(self.plan.first.weathers)
+    def _pick_conditions(self) -> NetworkConditions:
+        return self._random.choice(self.plan.first.wire_conditions)

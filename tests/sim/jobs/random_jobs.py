@@ -14,7 +14,7 @@ from headgate.plan.job_graph import build_job_graph
 from headgate.sim.faults import Fault
 from headgate.sim.jobs.scenario import JobScenario, draw_workers
 from headgate.sim.jobs.threads import SimThread
-from headgate.sim.network import Weather
+from headgate.sim.network import NetworkConditions
 from tests.sim.jobs.functions import Habits, Run
 from tests.sim.jobs.graphs import Draft, Items, Taste
 from tests.sim.jobs.records import Book
@@ -66,7 +66,7 @@ class DrawnJob(JobScenario):
             *self.job_graph.describe().splitlines(),
             *self.execution.describe().splitlines(),
             *(f"  {task} begins at {at_ms:.0f} ms" for task, at_ms in self.held.items()),
-            *(f"  weather: {weather}" for weather in self.weathers),
+            *(f"  conditions: {conditions}" for conditions in self.wire_conditions),
             *(f"  fault at step {fault.step}: {fault.kind}" for fault in self.faults),
         ]
 
@@ -117,11 +117,11 @@ def plan_job(draft: Draft, calm: bool, run: Run, taste: Taste, random: Random) -
     patience_ms = settings.backoff_max_ms / 2
     record_bytes = RECORD_BYTES + sum(taste.padding) / len(taste.padding)
     frames = draft.records * record_bytes / settings.segment_bytes
-    weathers = [
-        _draw_weather(settings.segment_bytes, frames, random)
+    wire_conditions = [
+        _draw_conditions(settings.segment_bytes, frames, random)
         for _ in range(random.choice((1, 1, 3)))
     ]
-    if max(weather.latency_ms for weather in weathers) > NEAR_MS:
+    if max(conditions.latency_ms for conditions in wire_conditions) > NEAR_MS:
         # With buffers of a byte over the longest wires nothing ends.
         settings = replace(settings, debloat_period_ms=10, min_buffer_bytes=60)
     return DrawnJob(
@@ -141,16 +141,16 @@ def plan_job(draft: Draft, calm: bool, run: Run, taste: Taste, random: Random) -
         step_ms=random.choice((0.0, 0.001, 0.01, 0.05)),
         tick_ms=random.choice((15.0, 35.0)),
         moods=random.choice(((1, 1, 1), (1, 1, 1), (5, 1, 1), (1, 5, 1), (1, 1, 5), (4, 4, 1))),
-        weathers=weathers,
+        wire_conditions=wire_conditions,
     )
 
 
-def _draw_weather(segment_bytes: int, frames: float, random: Random) -> Weather:
+def _draw_conditions(segment_bytes: int, frames: float, random: Random) -> NetworkConditions:
     """Neither far places for jobs of many frames, nor tiny windows for large ones."""
     near, far = (0.01, 0.01, 0.5, NEAR_MS), (5.0, 30.0)
     latency_ms = random.choice(near if frames > FAR_FRAMES else near + far)
     narrow = latency_ms <= NEAR_MS and segment_bytes <= 100
-    return Weather(
+    return NetworkConditions(
         latency_ms=latency_ms,
         jitter_ms=random.choice((0, 0.5, 4)) * latency_ms,
         bandwidth=random.choice((1e6, 1e6, 5000, 300, 30)),

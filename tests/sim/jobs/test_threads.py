@@ -11,14 +11,14 @@ from headgate.core.task.task import StepResult
 from headgate.sim.clock import Clock
 from headgate.sim.jobs.delays import AT_ONCE
 from headgate.sim.jobs.threads import SimThread
-from headgate.sim.network import Network, Weather
+from headgate.sim.network import Network, NetworkConditions
 from headgate.sim.worker import CheckFailed, SimWorker
 
 
 @pytest.fixture
 def worker() -> SimWorker:
     clock = Clock()
-    network = Network(clock, Random(0), lambda: Weather(1, 0, 100, 1000, 0))
+    network = Network(clock, Random(0), lambda: NetworkConditions(1, 0, 100, 1000, 0))
     settings = ExchangeSettings(segment_bytes=16)
     return SimWorker(0, settings, 4, clock, network, Random(0), 10)
 

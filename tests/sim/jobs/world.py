@@ -18,7 +18,7 @@ from headgate.sim.jobs.deployment import SimTask
 from headgate.sim.jobs.driver import SimDriver
 from headgate.sim.jobs.sim_job import SimJob
 from headgate.sim.jobs.threads import SimThread
-from headgate.sim.network import Network, Weather
+from headgate.sim.network import Network, NetworkConditions
 from headgate.sim.stage import Stage
 from headgate.sim.worker import CheckFailed, SimWorker
 from tests.sim.jobs.ends import Ends, some_of
@@ -107,7 +107,7 @@ class JobWorld:
     def begin(self, scenario: DrawnJob) -> None:
         """New workers, and a new driver."""
         seed, clock = f"{scenario.seed} {self.runs or ''}", self.clock
-        self.network = Network(clock, Random(f"network {seed}"), self._pick_weather)
+        self.network = Network(clock, Random(f"network {seed}"), self._pick_conditions)
         nonces = Random(f"workers {seed}")
         self.workers = [
             SimWorker(
@@ -254,8 +254,8 @@ class JobWorld:
             for task in self.running
         )
 
-    def _pick_weather(self) -> Weather:
-        return self._random.choice(self.scenario.weathers)
+    def _pick_conditions(self) -> NetworkConditions:
+        return self._random.choice(self.scenario.wire_conditions)
 
     # The end.
 

@@ -10,7 +10,7 @@ from headgate.plan.execution_graph import ExecutionGraph
 from headgate.plan.job_graph import JobGraph, JobVertex
 from headgate.sim.faults import Fault
 from headgate.sim.jobs.delays import Delays
-from headgate.sim.network import Weather
+from headgate.sim.network import NetworkConditions
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class JobScenario:
     step_ms: float
     tick_ms: float
     moods: tuple[int, int, int]
-    weathers: list[Weather]
+    wire_conditions: list[NetworkConditions]
     faults: list[Fault] = field(default_factory=list)
     delays: Delays = field(default_factory=Delays)
     code: Callable[[], Mapping[int, JobVertex]] | None = None
