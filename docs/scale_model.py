@@ -33,7 +33,7 @@ from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.sim import network
 from headgate.sim.clock import Clock
 from headgate.sim.network import NetworkConditions
-from headgate.sim.stage import Stage
+from headgate.sim.scheduler import Scheduler
 from headgate.sim.worker import SimWorker
 from tests.sim.plain_tasks import PlainReader, PlainWriter
 
@@ -254,8 +254,8 @@ class Cluster:
         tasks = [*self.writers, *self.readers]
         for task in tasks:
             task.thread.start(task)
-        self.stage = Stage(self.clock, self.workers, Random("steps"))
-        self.stage.tasks = [task.thread for task in tasks]
+        self.scheduler = Scheduler(self.clock, self.workers, Random("steps"))
+        self.scheduler.tasks = [task.thread for task in tasks]
 
     def _inputs(self, worker: SimWorker) -> list[Input]:
         """Its channel of every producer."""
@@ -270,7 +270,7 @@ class Cluster:
 
     def step(self) -> None:
         self.clock.advance(STEP_MS)
-        assert self.stage.act() is not None
+        assert self.scheduler.act() is not None
 
     @property
     def written(self) -> int:

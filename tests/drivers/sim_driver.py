@@ -9,7 +9,7 @@ from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.sim.clock import Clock
 from headgate.sim.network import Network, NetworkConditions
-from headgate.sim.stage import Stage
+from headgate.sim.scheduler import Scheduler
 from headgate.sim.worker import SimWorker
 from tests.drivers.driver import Reading, Writing
 from tests.sim.plain_tasks import PlainReader, PlainWriter
@@ -39,7 +39,7 @@ class SimDriver:
         ]
         for worker in self._workers:
             worker.peers = self._workers
-        self._stage = Stage(self._clock, self._workers, Random(2))
+        self._scheduler = Scheduler(self._clock, self._workers, Random(2))
         self._tasks: list[PlainWriter | PlainReader] = []
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class SimDriver:
         for _ in range(MAX_STEPS):
             if condition():
                 return
-            assert self._stage.act() is not None
+            assert self._scheduler.act() is not None
         raise AssertionError(f"{what}: not within {MAX_STEPS} steps")
 
     def run_until_still(self, progress: Callable[[], int]) -> None:
@@ -92,4 +92,4 @@ class SimDriver:
     def _start(self, task: PlainWriter | PlainReader) -> None:
         task.thread.start(task)
         self._tasks.append(task)
-        self._stage.tasks = [task.thread for task in self._tasks]
+        self._scheduler.tasks = [task.thread for task in self._tasks]

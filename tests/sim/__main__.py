@@ -1,7 +1,7 @@
 """The command: ``python -m tests.sim --seeds 300``, or one seed again with its whole trace.
 
 One world, and two scenarios: ``jobs``, of one attempt, and ``recovery``, jobs that take checkpoints
-and go on whatever befalls them. Many seeds run both, unless one is asked for.
+and go on whatever happens. Many seeds run both, unless one is asked for.
 """
 
 import argparse

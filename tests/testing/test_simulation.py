@@ -33,7 +33,7 @@ def test_a_planted_mistake_is_found(build: Callable[[Env], Any]) -> None:
 def test_a_right_program_stays_clean(build: Callable[[Env], Any]) -> None:
     result = simulate(build, seeds=12, hash_seeds=1)
     assert result.seeds == 12
-    assert result.attempts > 13, "nothing has befallen it"
+    assert result.attempts > 13, "nothing has happened to it"
 
 
 def test_there_are_twenty_of_each() -> None:

@@ -1,4 +1,4 @@
-"""Faults: what befalls the network and the workers, at the steps that the scenario names."""
+"""Faults: what happens to the network and the workers, at the steps that the scenario names."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

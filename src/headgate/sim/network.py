@@ -1,4 +1,4 @@
-"""The virtual network: pipes with delay, bandwidth and a bounded window, and what can befall them.
+"""The virtual network: pipes with delay, bandwidth and a bounded window, and their faults.
 
 A wire is one TCP connection, two pipes. Law: what is read from a pipe is what was written to it, in
 order, in pieces of any size; a cut or a reset loses a tail, never a middle. A stalled pipe neither
@@ -184,7 +184,7 @@ class Wire:
     down: Pipe
     """From the producer's side to the consumer's: buffers."""
     fault: str = ""
-    """What befell it; nothing: it never had a fault."""
+    """What happened to it; nothing: it never had a fault."""
 
     @property
     def is_whole(self) -> bool:

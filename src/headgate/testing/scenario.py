@@ -1,7 +1,7 @@
-"""How one run of a user's program goes: where its tasks run, with what delays, and what befalls it.
+"""How one run of a user's program goes: where its tasks run, with what delays and faults.
 
-A calm run is the same each time. Otherwise everything is drawn from the seed. Law: what befalls a
-run is finite, so that it comes to its end.
+A calm run is the same each time. Otherwise everything is drawn from the seed. Law: faults are
+finite, so that a run comes to its end.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ Wrap = Callable[[Mapping[int, JobVertex]], Mapping[int, JobVertex]]
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that befalls a run, so many steps after a checkpoint was stored."""
+    """Something that happens to a run, so many steps after a checkpoint was stored."""
 
     kind: str
     checkpoints: int
@@ -159,7 +159,7 @@ def _draw_order(plan: ProgramScenario, watch: Watch, random: Random) -> None:
     plan.timeout_ms = random.choice((0, 0, 1, 10))
     first = plan.first
     first.called_in = random.choice((0, 0.3, 0.8))
-    first.moods = random.choice(((1, 1, 1), (5, 1, 1), (1, 5, 1), (1, 1, 5), (4, 4, 1)))
+    first.weights = random.choice(((1, 1, 1), (5, 1, 1), (1, 5, 1), (1, 1, 5), (4, 4, 1)))
     first.step_ms = random.choice((0.0, 0.01, 0.1))
     first.wire_conditions = [_draw_conditions(random) for _ in range(random.choice((1, 3)))]
 
@@ -182,7 +182,7 @@ def _scenario(
         marker_ms=0.0,
         step_ms=0.0,
         tick_ms=0.0,
-        moods=(1, 1, 1),
+        weights=(1, 1, 1),
         wire_conditions=[FINE],
         delays=delays,
         name=program.name,

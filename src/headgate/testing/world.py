@@ -31,7 +31,7 @@ from headgate.sim.jobs.sim_job import RecoveringJob
 from headgate.sim.jobs.storage import SimStorage
 from headgate.sim.jobs.task_manager import SimReport
 from headgate.sim.network import Network, NetworkConditions
-from headgate.sim.stage import Stage
+from headgate.sim.scheduler import Scheduler
 from headgate.sim.worker import SimWorker
 from headgate.testing.scenario import ProgramScenario
 from headgate.testing.virtual_time import virtual_time
@@ -91,7 +91,7 @@ class ProgramWorld:
 
     driver: ProgramDriver
     faults: Faults
-    stage: Stage
+    scheduler: Scheduler
     network: Network
     workers: list[SimWorker]
 
@@ -101,7 +101,7 @@ class ProgramWorld:
         self.job = ProgramJob(plan, self.clock)
         self.steps = self.runs = 0
         self.struck: list[str] = []
-        """What has befallen the program, in words."""
+        """What has happened to the program, in words."""
         self.running: list[SimTask] = []
         self._most_steps = most_steps
         self._troubles = list(plan.troubles)
@@ -145,7 +145,7 @@ class ProgramWorld:
         left = self.faults.left if self.runs else []
         chance = Random(f"faults {seed}")
         self.faults = Faults(left, self.network, self.workers, self.driver, chance)
-        self.stage = Stage(clock, self.workers, self._random, scenario.moods)
+        self.scheduler = Scheduler(clock, self.workers, self._random, scenario.weights)
         self.runs += 1
         self._known = 0
         self._open = True
@@ -174,7 +174,7 @@ class ProgramWorld:
         """One step of anybody; False: nothing happens up to this time."""
         self.steps += 1
         self.clock.advance(self.plan.first.step_ms)
-        if not self._befall() and self.stage.act(until_ms) is None:
+        if not self._disturb_next() and self.scheduler.act(until_ms) is None:
             return False
         self._look_who_runs()
         self._note_ends()
@@ -239,7 +239,7 @@ class ProgramWorld:
             job.new_driver()
         return job.next_run()
 
-    def _befall(self) -> bool:
+    def _disturb_next(self) -> bool:
         driver = self.driver
         if driver.is_gone or driver.outcome is not None:
             return False
@@ -281,14 +281,14 @@ class ProgramWorld:
         if self._known < len(tasks):
             self.running += tasks[self._known :]
             self._known = len(tasks)
-            self.stage.tasks = [task.thread for task in self.running]
+            self.scheduler.tasks = [task.thread for task in self.running]
 
     def _note_ends(self) -> None:
         over = [task for task in self.running if task.thread.is_over]
         if not over:
             return
         self.running = [task for task in self.running if not task.thread.is_over]
-        self.stage.tasks = [task.thread for task in self.running]
+        self.scheduler.tasks = [task.thread for task in self.running]
         for task in over:
             error = task.task.lifecycle.failure or task.thread.error
             if task.state is TaskState.FAILED and error is not None:

@@ -23,7 +23,7 @@ CONSEQUENCES: Final = (PartitionNotFound, ProducerFailed, TaskCancelled, Transpo
 
 
 class Ends:
-    """Looks at tasks that are over. ``calm``: nothing is to befall them."""
+    """Looks at tasks that are over. ``calm``: nothing is to happen to them."""
 
     def __init__(
         self, laws: Laws, clock: Clock, calm: bool, is_cancelled: Callable[[], bool]

@@ -1,6 +1,6 @@
-"""The users' functions of simulated jobs: pure, checked by the book, sometimes slow or failing.
+"""The users' functions of simulated jobs: pure, observed, sometimes slow or failing.
 
-The sink of jobs that take checkpoints commits to the vault, in two phases.
+The sink of jobs that take checkpoints commits to the commit log, in two phases.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +15,7 @@ from headgate.functions.function import OutputTag
 from headgate.functions.source import SplitEnumerator
 from headgate.sim.jobs.threads import SimThread
 from headgate.sim.worker import CheckFailed
+from tests.sim.jobs.commit_log import CommitLog, Transaction
 from tests.sim.jobs.records import (
     ATTEMPT_STEP,
     KEY,
@@ -23,12 +24,11 @@ from tests.sim.jobs.records import (
     PADDING,
     PATH,
     VALUE,
-    Book,
     Item,
+    Observations,
     item_of,
     make_record,
 )
-from tests.sim.jobs.vault import Transaction, Vault
 
 MODULUS: Final = 1_000_003
 SIDE: Final = "side"
@@ -41,7 +41,7 @@ class PlannedFailure(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class Behavior:
     """How the functions of a run behave."""
 
     slow: float = 0
@@ -65,10 +65,10 @@ class Run:
     """What all functions of a run share."""
 
     seed: int
-    book: Book
+    observations: Observations
     threads: Threads
-    habits: Habits
-    vault: Vault | None = None
+    behavior: Behavior
+    commit_log: CommitLog | None = None
     """Where sinks commit; None: they do not, and no checkpoints are taken."""
     attempt: int = 0
     """Of tasks that are being set up."""
@@ -87,7 +87,7 @@ class Function:
         self._may_fail(-1)
 
     def close(self) -> None:
-        self._run.book.closed[self.where] += 1
+        self._run.observations.closed[self.where] += 1
         self._may_fail(-2)
 
     def _enter(self, subtask: int, task: str, split: str = "") -> None:
@@ -96,30 +96,30 @@ class Function:
         self.step = (self.node, subtask + ATTEMPT_STEP * self._run.attempt)
         self._thread = self._run.threads.thread_of(task)
         self._random = Random(f"{self.where} {self._run.seed}")
-        self._run.book.opened[self.where] += 1
+        self._run.observations.opened[self.where] += 1
 
     def _seen(self, record: Record, number: int = 0) -> None:
-        self._run.book.passed(f"{self.where}/{number}" if number else self.where, record)
+        self._run.observations.passed(f"{self.where}/{number}" if number else self.where, record)
         self._work()
 
     def _work(self) -> None:
         self._calls += 1
-        habits = self._run.habits
-        if habits.slow and self._random.random() < habits.slow:
-            spend(self._thread, habits.slow_ms * self._random.random())
+        behavior = self._run.behavior
+        if behavior.slow and self._random.random() < behavior.slow:
+            spend(self._thread, behavior.slow_ms * self._random.random())
         self._may_fail(self._calls)
 
     def _may_fail(self, at: int) -> None:
-        fails = self._run.habits.fails
+        fails = self._run.behavior.fails
         if fails.get(self.where) == at:
             del fails[self.where]
-            self._run.book.failed.append(self.where)
+            self._run.observations.failed.append(self.where)
             raise PlannedFailure(f"{self.where} broke at {at}")
 
     def _sent(self, record: Record, value: int, number: int = 0) -> Record:
         """The record with a new value, one task further."""
         path = (*record[PATH], (*self.step, number) if number else self.step)
-        if not self._run.habits.changes:
+        if not self._run.behavior.changes:
             return [record[KEY], value, record[LINE], record[NUMBER], path, record[PADDING]]
         record[VALUE], record[PATH] = value, path
         return record
@@ -141,10 +141,10 @@ class Caller(Function):
         self._ordered = ordered
 
     async def async_invoke(self, record: Record) -> list[Record]:
-        if self._ordered or self._run.vault is None:
+        if self._ordered or self._run.commit_log is None:
             self._seen(record)
         else:  # what was not answered is called again, what was done before the rest
-            self._run.book.records_read += 1
+            self._run.observations.records_read += 1
             self._work()
         way = 0 if self._ordered else self._calls
         mine = list(record)  # what is not answered yet belongs to the next checkpoint
@@ -154,10 +154,10 @@ class Caller(Function):
         """The same for several; it takes no time, because no task's thread is here."""
         found: list[Record] = []
         for record in records:
-            if self._ordered or self._run.vault is None:
-                self._run.book.passed(self.where, record)
+            if self._ordered or self._run.commit_log is None:
+                self._run.observations.passed(self.where, record)
             else:
-                self._run.book.records_read += 1
+                self._run.observations.records_read += 1
             self._calls += 1
             self._may_fail(self._calls)
             way = 0 if self._ordered else self._calls
@@ -239,7 +239,7 @@ class Collector(Function):
     def write(self, records: list[Record]) -> None:
         for record in records:
             self._seen(record)
-            self._run.book.sunk(self.node, record)
+            self._run.observations.sunk(self.node, record)
 
     def flush(self) -> None:
         self._work()
@@ -415,8 +415,8 @@ class Transactions(Function):
         return self
 
     def create_committer(self, context: ConnectorContext) -> "Commits":
-        assert self._run.vault is not None
-        return Commits(self._run.vault)
+        assert self._run.commit_log is not None
+        return Commits(self._run.commit_log)
 
     def write(self, records: list[Record]) -> None:
         for record in records:
@@ -442,16 +442,16 @@ class Transactions(Function):
 class Commits:
     """Commits for one task."""
 
-    def __init__(self, vault: Vault) -> None:
-        self._vault = vault
+    def __init__(self, commit_log: CommitLog) -> None:
+        self._commit_log = commit_log
 
     def commit(self, committables: Sequence[Record]) -> None:
         for transaction in committables:
-            self._vault.commit(transaction, again=False)
+            self._commit_log.commit(transaction, again=False)
 
     def commit_again(self, committables: Sequence[Record]) -> None:
         for transaction in committables:
-            self._vault.commit(transaction, again=True)
+            self._commit_log.commit(transaction, again=True)
 
     def close(self) -> None:
         """Holds nothing."""

@@ -60,7 +60,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Taste:
+class ProgramShape:
     """What a draft is drawn from."""
 
     batch: bool
@@ -82,12 +82,12 @@ class Taste:
 class Draft:
     """A program that grows."""
 
-    def __init__(self, run: Run, taste: Taste, random: Random) -> None:
+    def __init__(self, run: Run, shape: ProgramShape, random: Random) -> None:
         self.graph = StreamGraph(
             "sim",
-            batch=taste.batch,
-            chaining=random.random() < 0.8 or taste.is_flat,
-            object_reuse=not run.habits.changes,
+            batch=shape.batch,
+            chaining=random.random() < 0.8 or shape.is_flat,
+            object_reuse=not run.behavior.changes,
             buffer_timeout_ms=random.choice(TIMEOUTS),
         )
         self.sent: dict[int, dict[str | None, Items]] = {}
@@ -96,15 +96,15 @@ class Draft:
         self.selects = False
         """Whether an operator leaves an input unread for a while."""
         self._run = run
-        self._taste = taste
+        self._shape = shape
         self._random = random
-        self._breaks = () if taste.is_flat else (Chaining.HEAD, Chaining.NEVER)
+        self._breaks = () if shape.is_flat else (Chaining.HEAD, Chaining.NEVER)
         self._streams: list[Stream] = []
         self._read: list[Stream] = []
 
     def grow(self) -> None:
         """Sources, some operators, and a sink for every stream that nobody reads."""
-        if self._taste.is_flat:
+        if self._shape.is_flat:
             self._grow_flat()
             return
         for _ in range(self._random.choice((1, 1, 2, 3))):
@@ -139,42 +139,42 @@ class Draft:
     # What can be added.
 
     def _add_source(self) -> None:
-        random, taste = self._random, self._taste
-        parallelism = random.randint(1, taste.parallelism)
+        random, shape = self._random, self._shape
+        parallelism = random.randint(1, shape.parallelism)
         number = len(self.graph.nodes)
         counts = tuple(
-            random.randint(0, taste.records) for _ in range(parallelism + random.choice((0, 0, 1)))
+            random.randint(0, shape.records) for _ in range(parallelism + random.choice((0, 0, 1)))
         )
         bounded = random.random() < 0.7
-        if taste.discovers:
+        if shape.discovers:
             more = Random(f"discovery {self._run.seed} {number}")
-            counts += tuple(more.randrange(taste.records) for _ in range(more.randrange(6)))
+            counts += tuple(more.randrange(shape.records) for _ in range(more.randrange(6)))
             # A task of an endless source without a split is idle, and what it reads later is late.
-            bounded = bounded or (taste.stamps and not taste.idles)
+            bounded = bounded or (shape.stamps and not shape.idles)
         source = Numbers(
-            self._run, number, counts, taste.padding, taste.pauses, taste.pause_ms, bounded
+            self._run, number, counts, shape.padding, shape.pauses, shape.pause_ms, bounded
         )
         splits = tuple(source.splits(parallelism))
         items = Counter(item for split in splits for item in items_of_split(source, split))
         made = self._node(
             "source",
             lambda: SourceOperator(
-                cast("Source", source), () if taste.discovers else splits, assigned=taste.discovers
+                cast("Source", source), () if shape.discovers else splits, assigned=shape.discovers
             ),
             parallelism,
             [],
             lambda inputs: {None: items},
             NodeKind.SOURCE,
         )
-        if taste.discovers:
+        if shape.discovers:
             discovery = SplitDiscovery(cast("Source", source), "source", parallelism)
             self.graph.nodes[made.node].discovery = discovery
-        if taste.stamps:
+        if shape.stamps:
             self._streams.pop()
             number = len(self.graph.nodes)
             self._node(
                 "stamper",
-                lambda: operators.stamper(self._run, number, taste.idles),
+                lambda: operators.stamper(self._run, number, shape.idles),
                 parallelism,
                 [(made, ships.forward())],
                 _same,
@@ -199,7 +199,7 @@ class Draft:
         self._node(
             "filter",
             lambda: FilterOperator(functions.Filter(self._run, number)),
-            self._random.randint(1, self._taste.parallelism),
+            self._random.randint(1, self._shape.parallelism),
             [(stream, None)],
             lambda inputs: {None: _those(inputs[0], functions.is_kept)},
         )
@@ -210,7 +210,7 @@ class Draft:
         self._node(
             "flat_map",
             lambda: FlatMapOperator(functions.FlatMapper(self._run, number)),
-            self._random.randint(1, self._taste.parallelism),
+            self._random.randint(1, self._shape.parallelism),
             [(stream, None)],
             lambda inputs: {None: _flattened(inputs[0])},
         )
@@ -226,7 +226,7 @@ class Draft:
                 capacity,
                 ordered,
             ),
-            self._random.randint(1, self._taste.parallelism),
+            self._random.randint(1, self._shape.parallelism),
             [(stream, None)],
             lambda inputs: {None: _with_values(inputs[0], number)},
         )
@@ -254,7 +254,7 @@ class Draft:
                 ordered,
                 batches=BatchSettings(batching, limit),
             ),
-            self._random.randint(1, self._taste.parallelism),
+            self._random.randint(1, self._shape.parallelism),
             [(stream, None)],
             lambda inputs: {None: _with_values(inputs[0], number)},
         )
@@ -264,7 +264,7 @@ class Draft:
         self._node(
             "keeper",
             lambda: operators.Keeper(self._run, number),
-            self._random.randint(1, self._taste.parallelism),
+            self._random.randint(1, self._shape.parallelism),
             [(stream, None)],
             _same,
         )
@@ -281,7 +281,7 @@ class Draft:
         made = self._node(
             "splitter",
             lambda: ProcessOperator(functions.Splitter(self._run, number)),
-            self._random.randint(1, self._taste.parallelism),
+            self._random.randint(1, self._shape.parallelism),
             [(stream, None)],
             split,
         )
@@ -292,15 +292,15 @@ class Draft:
         self._node(
             "weigher",
             lambda: MapOperator(functions.Weigher(self._run, number)),
-            self._random.randint(1, self._taste.parallelism),
+            self._random.randint(1, self._shape.parallelism),
             [(stream, None)],
             lambda inputs: {None: _weighed(inputs[0], number)},
         )
-        batch, reducer = self._taste.batch, len(self.graph.nodes)
+        batch, reducer = self._shape.batch, len(self.graph.nodes)
         self._node(
             "reduce",
             lambda: ReduceOperator(functions.Reducer(self._run, reducer), operators.key_of, batch),
-            self._random.randint(1, self._taste.parallelism),
+            self._random.randint(1, self._shape.parallelism),
             [(self._streams.pop(), ships.hash_by(operators.key_of))],
             lambda inputs: {None: _reduced(inputs[0], number, batch)},
         )
@@ -314,7 +314,7 @@ class Draft:
         self._node(
             "union",
             lambda: MapOperator(functions.Mapper(self._run, number)),
-            self._random.randint(1, self._taste.parallelism),
+            self._random.randint(1, self._shape.parallelism),
             [(first, None), (second, None)],
             lambda inputs: {None: _with_values(inputs[0], number)},
         )
@@ -322,7 +322,7 @@ class Draft:
     def _add_two_inputs(self) -> None:
         first, second, number = self._pick(), self._pick(), len(self.graph.nodes)
         make: Callable[[], Operator] = lambda: CoMapOperator(functions.CoMapper(self._run, number))  # noqa: E731
-        apart = not first.sources & second.sources and not self._taste.commits
+        apart = not first.sources & second.sources and not self._shape.commits
         if apart and self._random.random() < 0.3:
             only, self.selects = self._random.randrange(2), True
             make = lambda: operators.OneAfterTheOther(  # noqa: E731
@@ -332,14 +332,14 @@ class Draft:
         def both(inputs: list[Items]) -> dict[str | None, Items]:
             return {None: _with_values(inputs[0], number) + _with_values(inputs[1], -number)}
 
-        parallelism = self._random.randint(1, self._taste.parallelism)
+        parallelism = self._random.randint(1, self._shape.parallelism)
         self._node(
             "co_map", make, parallelism, [(first, None), (second, None)], both, two_inputs=True
         )
 
     def _add_sink(self, stream: Stream, ship: ShipStrategy | None = None) -> None:
         number = len(self.graph.nodes)
-        strict = not self._taste.idles
+        strict = not self._shape.idles
         made = self._node(
             "watcher",
             lambda: operators.Watcher(self._run, number, strict),
@@ -360,7 +360,7 @@ class Draft:
         self.expected[sink] = self.sent[sink][None]
 
     def _make_sink(self, number: int) -> Operator:
-        if self._taste.commits:
+        if self._shape.commits:
             return TwoPhaseSinkOperator(
                 cast("TwoPhaseCommittingSink", Transactions(self._run, number))
             )
@@ -411,7 +411,7 @@ class Draft:
         same = self.graph.nodes[stream.node].parallelism
         if ship is not None or self._random.random() < 0.5:
             return same
-        return self._random.randint(1, self._taste.parallelism)
+        return self._random.randint(1, self._shape.parallelism)
 
     def _ship(self, stream: Stream, parallelism: int) -> ShipStrategy:
         random = self._random
@@ -426,7 +426,7 @@ class Draft:
             ),
             ships.custom(_by_key, operators.key_of),
         ]
-        if self._taste.is_flat:  # records do travel
+        if self._shape.is_flat:  # records do travel
             choices = choices[3:]
         if self.sent[stream.node][stream.tag].total() * parallelism <= MAX_ITEMS:
             choices.append(ships.broadcast())

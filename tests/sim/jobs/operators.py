@@ -42,12 +42,12 @@ class Placed(Operator):
         super().open(context)
         self.where = f"{self._node}.{context.task.subtask}"
         self._random = Random(f"{self.where} {self._run.seed}")
-        self._run.book.opened[self.where] += 1
+        self._run.observations.opened[self.where] += 1
 
     def close(self) -> None:
         where = getattr(self, "where", "")
         if where:
-            self._run.book.closed[where] += 1
+            self._run.observations.closed[where] += 1
 
 
 class Stamper(Placed):
@@ -179,32 +179,32 @@ class Watcher(Placed):
         self._ended = False
 
     def process(self, bundle: Bundle, number: int) -> None:
-        book = self._run.book
+        observations = self._run.observations
         if self._ended:
-            book.problems.append(f"{self.where}: records came after the end of its input")
+            observations.problems.append(f"{self.where}: records came after the end of its input")
         if self._strict:
             for timestamp in bundle.timestamps or ():
-                book.time_seen(self.where, timestamp)
+                observations.time_seen(self.where, timestamp)
         self.output.collect(bundle)
 
     def watermark_advanced(self, watermark: Watermark) -> None:
-        self._run.book.watermark_seen(self.where, watermark.timestamp_ms)
+        self._run.observations.watermark_seen(self.where, watermark.timestamp_ms)
         super().watermark_advanced(watermark)
 
     def marker_received(self, marker: LatencyMarker) -> None:
         if marker.marked_ms > self.context.now_ms():
-            self._run.book.problems.append(f"{self.where}: a marker of the future")
+            self._run.observations.problems.append(f"{self.where}: a marker of the future")
         super().marker_received(marker)
 
     def end_input(self, number: int) -> None:
         if self._ended:
-            self._run.book.problems.append(f"{self.where}: its input ended twice")
+            self._run.observations.problems.append(f"{self.where}: its input ended twice")
         self._ended = True
 
     def finish(self) -> None:
-        reached = self._run.book.watermarks.get(self.where)
+        reached = self._run.observations.watermarks.get(self.where)
         if reached != MAX_WATERMARK_MS:
-            self._run.book.problems.append(f"{self.where}: ended with event time {reached}")
+            self._run.observations.problems.append(f"{self.where}: ended with event time {reached}")
 
 
 class OneAfterTheOther(CoMapOperator):

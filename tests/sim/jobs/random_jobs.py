@@ -1,4 +1,4 @@
-"""Scenarios of random jobs: the program, where its tasks run, and what befalls them.
+"""Scenarios of random jobs: the program, where its tasks run, and what happens to them.
 
 About half of the seeds are calm, as with the exchange alone: nothing breaks, and the sinks must get
 exactly what the reference says.
@@ -15,9 +15,9 @@ from headgate.sim.faults import Fault
 from headgate.sim.jobs.scenario import JobScenario, draw_workers
 from headgate.sim.jobs.threads import SimThread
 from headgate.sim.network import NetworkConditions
-from tests.sim.jobs.functions import Habits, Run
-from tests.sim.jobs.graphs import Draft, Items, Taste
-from tests.sim.jobs.records import Book
+from tests.sim.jobs.functions import Behavior, Run
+from tests.sim.jobs.graphs import Draft, Items, ProgramShape
+from tests.sim.jobs.records import Observations
 
 NETWORK_FAULTS = ("cut", "cut", "stall", "stall", "refuse", "black-hole")
 OTHER_FAULTS = ("freeze", "kill", "cancel", "cancel", "fail", "fail", "fail", "fail")
@@ -62,7 +62,7 @@ class DrawnJob(JobScenario):
             f"{'roomy' if self.roomy else 'tight'}, exclusive {s.buffers_per_channel}, "
             f"floating {s.floating_per_gate}, overdraft {s.overdraft_buffers}, "
             f"landing {s.landing_buffers}, burst {s.burst_frames}, {s.compression.value}",
-            f"  {self.run.habits}, loans called in {self.called_in}, markers {self.marker_ms}",
+            f"  {self.run.behavior}, loans called in {self.called_in}, markers {self.marker_ms}",
             *self.job_graph.describe().splitlines(),
             *self.execution.describe().splitlines(),
             *(f"  {task} begins at {at_ms:.0f} ms" for task, at_ms in self.held.items()),
@@ -82,17 +82,17 @@ def draw_job(seed: int) -> DrawnJob:
     """The scenario of a seed."""
     random = Random(f"job {seed}")
     calm = random.random() < 0.5
-    habits = Habits(
+    behavior = Behavior(
         slow=random.choice((0, 0, 0.02, 0.2)),
         slow_ms=random.choice((1.0, 12.0, 60.0)),
         changes=random.random() < 0.7,
     )
-    run = Run(seed, Book(), NoThreads(), habits)
-    taste = replace(draw_taste(random), is_flat=Random(f"flat {seed}").random() < FLAT)
-    draft = Draft(run, taste, random)
+    run = Run(seed, Observations(), NoThreads(), behavior)
+    shape = replace(draw_shape(random), is_flat=Random(f"flat {seed}").random() < FLAT)
+    draft = Draft(run, shape, random)
     draft.grow()
     hurry(run, draft)
-    scenario = plan_job(draft, calm, run, taste, random)
+    scenario = plan_job(draft, calm, run, shape, random)
     _disturb(scenario, random)
     _hold(scenario, Random(f"late {seed}"))
     return scenario
@@ -100,22 +100,22 @@ def draw_job(seed: int) -> DrawnJob:
 
 def hurry(run: Run, draft: Draft) -> None:
     """Long jobs are slow at fewer records: while nothing happens, timers alone take steps."""
-    habits = run.habits
-    most = 2 * SLOW_MS / (habits.slow_ms * max(1, draft.records))
-    run.habits = replace(habits, slow=min(habits.slow, most))
+    behavior = run.behavior
+    most = 2 * SLOW_MS / (behavior.slow_ms * max(1, draft.records))
+    run.behavior = replace(behavior, slow=min(behavior.slow, most))
 
 
-def plan_job(draft: Draft, calm: bool, run: Run, taste: Taste, random: Random) -> DrawnJob:
-    """Where the tasks of a program run, and how; nothing befalls them."""
+def plan_job(draft: Draft, calm: bool, run: Run, shape: ProgramShape, random: Random) -> DrawnJob:
+    """Where the tasks of a program run, and how; nothing happens to them."""
     seed = run.seed
     job_graph = build_job_graph(draft.graph)
     execution = build_execution_graph(job_graph, "job", 0)
     settings = _draw_settings(random, execution, draft.selects)
-    settings = _draw_sizes(settings, taste, Random(f"sizes {seed}"))
+    settings = _draw_sizes(settings, shape, Random(f"sizes {seed}"))
     worker_of = draw_workers(execution.slots, random)
     late = random.random() < 0.3
     patience_ms = settings.backoff_max_ms / 2
-    record_bytes = RECORD_BYTES + sum(taste.padding) / len(taste.padding)
+    record_bytes = RECORD_BYTES + sum(shape.padding) / len(shape.padding)
     frames = draft.records * record_bytes / settings.segment_bytes
     wire_conditions = [
         _draw_conditions(settings.segment_bytes, frames, random)
@@ -135,12 +135,12 @@ def plan_job(draft: Draft, calm: bool, run: Run, taste: Taste, random: Random) -
         worker_of=worker_of,
         arrive_ms=[random.random() * (patience_ms if late else 0) for _ in worker_of],
         spare=random.choice((0, 0, 1, 3, 10, 40)),
-        roomy=taste.batch or max(map(worker_of.count, worker_of)) > 1,
+        roomy=shape.batch or max(map(worker_of.count, worker_of)) > 1,
         called_in=random.choice((0, 0.05, 0.3, 0.8)),
         marker_ms=random.choice((0, 0, 2, 10)) if len(execution.tasks) <= MARKED_TASKS else 0,
         step_ms=random.choice((0.0, 0.001, 0.01, 0.05)),
         tick_ms=random.choice((15.0, 35.0)),
-        moods=random.choice(((1, 1, 1), (1, 1, 1), (5, 1, 1), (1, 5, 1), (1, 1, 5), (4, 4, 1))),
+        weights=random.choice(((1, 1, 1), (1, 1, 1), (5, 1, 1), (1, 5, 1), (1, 1, 5), (4, 4, 1))),
         wire_conditions=wire_conditions,
     )
 
@@ -159,10 +159,10 @@ def _draw_conditions(segment_bytes: int, frames: float, random: Random) -> Netwo
     )
 
 
-def draw_taste(random: Random) -> Taste:
+def draw_shape(random: Random) -> ProgramShape:
     pauses = random.choice((0, 0.1, 0.5))
     stamps = random.random() < 0.6
-    return Taste(
+    return ProgramShape(
         batch=random.random() < 0.15,
         records=random.choice((3, 20, 60, 150)),
         parallelism=random.choice((1, 2, 2, 3)),
@@ -199,7 +199,9 @@ def _draw_settings(random: Random, execution: ExecutionGraph, selects: bool) -> 
     )
 
 
-def _draw_sizes(settings: ExchangeSettings, taste: Taste, random: Random) -> ExchangeSettings:
+def _draw_sizes(
+    settings: ExchangeSettings, shape: ProgramShape, random: Random
+) -> ExchangeSettings:
     """Jobs last for some hundred milliseconds, so whoever looks at buffers must look often.
 
     A few small jobs have buffers of a byte, or of 16.
@@ -213,8 +215,8 @@ def _draw_sizes(settings: ExchangeSettings, taste: Taste, random: Random) -> Exc
         min_buffer_bytes=random.choice((1, 10, 60)),
         spill_bytes=random.choice((150, 5 * MIB)),
     )
-    is_small = taste.records * max(taste.padding) <= SMALL_BYTES
-    if is_small and taste.records <= SMALL_RECORDS and random.random() < 0.3:
+    is_small = shape.records * max(shape.padding) <= SMALL_BYTES
+    if is_small and shape.records <= SMALL_RECORDS and random.random() < 0.3:
         settings = replace(settings, segment_bytes=random.choice((1, 16, 16)), min_buffer_bytes=1)
     return settings
 
@@ -261,4 +263,4 @@ def plan_failure(scenario: DrawnJob, random: Random) -> None:
     task: TaskSpec = random.choice(scenario.execution.tasks)
     operator = random.choice(scenario.job_graph.vertices[task.vertex].chain.operators)
     at = random.choice((-1, -2, 1, 1, 2, 5, 30))
-    scenario.run.habits.fails[f"{operator.id}.{task.subtask}"] = at
+    scenario.run.behavior.fails[f"{operator.id}.{task.subtask}"] = at

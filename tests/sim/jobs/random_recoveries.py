@@ -1,6 +1,6 @@
-"""Scenarios of random jobs that take checkpoints: how, what befalls them, and with how many tasks.
+"""Scenarios of random jobs that take checkpoints: how, with what faults, and with how many tasks.
 
-Law: what befalls a job is finite, so that it comes to its end; then its sinks have committed what
+Law: faults are finite, so that a job comes to its end; then its sinks have committed what
 the reference says. A program may go on with another parallelism where that does not change what it
 means: tasks that were as many as others stay so, and nothing is broadcast.
 """
@@ -16,11 +16,11 @@ from headgate.plan.job_graph import build_job_graph
 from headgate.sim.faults import Fault
 from headgate.sim.jobs.recovery_scenario import SCALES, RecoveryScenario
 from headgate.sim.jobs.scenario import draw_workers
-from tests.sim.jobs.functions import Habits, Run
+from tests.sim.jobs.commit_log import CommitLog
+from tests.sim.jobs.functions import Behavior, Run
 from tests.sim.jobs.graphs import Draft
-from tests.sim.jobs.random_jobs import DrawnJob, NoThreads, draw_taste, plan_failure, plan_job
-from tests.sim.jobs.records import Book
-from tests.sim.jobs.vault import Vault
+from tests.sim.jobs.random_jobs import DrawnJob, NoThreads, draw_shape, plan_failure, plan_job
+from tests.sim.jobs.records import Observations
 
 FAULTS: Final = ("cut", "cut", "stall", "freeze", "kill", "kill", "refuse", "black-hole")
 DEEDS: Final = ("savepoint", "suspend", "suspend", "drain", "cancel", "driver")
@@ -91,20 +91,20 @@ def draw_recovery(seed: int) -> DrawnRecovery:
     """The scenario of a seed."""
     random = Random(f"recovery {seed}")
     calm = random.random() < 0.15
-    habits = Habits(
+    behavior = Behavior(
         slow=random.choice((0, 0.02, 0.2)),
         slow_ms=random.choice((1.0, 5.0, 20.0)),
         changes=random.random() < 0.7,
     )
-    run = Run(seed, Book(), NoThreads(), habits, Vault())
+    run = Run(seed, Observations(), NoThreads(), behavior, CommitLog())
     records = random.choice((10, 40, 60))
     discovers = Random(f"by demand {seed}").random() < 0.3
-    taste = replace(
-        draw_taste(random), batch=False, commits=True, records=records, discovers=discovers
+    shape = replace(
+        draw_shape(random), batch=False, commits=True, records=records, discovers=discovers
     )
-    draft = Draft(run, taste, random)
+    draft = Draft(run, shape, random)
     draft.grow()
-    first = plan_job(draft, calm, run, taste, random)
+    first = plan_job(draft, calm, run, shape, random)
     # Checkpoints take round trips: with the smallest buffers over the longest wires nothing ends.
     first.settings = replace(
         first.settings,

@@ -1,4 +1,4 @@
-"""The records of simulated jobs, and the book of where they went.
+"""The records of simulated jobs, and observations of where they went.
 
 A record is a list, so that functions can change it: key, value, line, number, path, padding. The
 line and the number in it tell where it comes from; the path is the tasks that it has passed. Law:
@@ -46,7 +46,7 @@ def _attempt_of(record: "list[object]") -> int:
     return int(path[0][1]) // ATTEMPT_STEP if path else 0
 
 
-class Book:
+class Observations:
     """What the functions of a run have seen."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """The world of a job that takes checkpoints: run after run, until it has come to its end.
 
-Law: whatever has befallen it, its sinks have committed what the reference says; with barriers that
+Law: whatever happened, its sinks have committed what the reference says; with barriers that
 do not wait (at least once) all of that, and perhaps some of it twice.
 """
 
@@ -16,7 +16,7 @@ from headgate.sim.worker import CheckFailed, SimWorker
 from tests.sim.jobs.ends import some_of
 from tests.sim.jobs.random_jobs import DrawnJob
 from tests.sim.jobs.random_recoveries import Deed, DrawnRecovery, draw_recovery
-from tests.sim.jobs.records import Book
+from tests.sim.jobs.records import Observations
 from tests.sim.jobs.world import JobWorld
 from tests.sim.outcome import Outcome
 
@@ -47,10 +47,10 @@ class RecoveryWorld(JobWorld):
         clock = Clock()
         super().__init__(plan.first, CountingJob(plan, clock), on_trace, clock)
         self.plan = plan
-        vault = plan.first.run.vault
-        assert vault is not None
-        self.vault = vault
-        vault.is_complete = self.job.storage.is_complete
+        commit_log = plan.first.run.commit_log
+        assert commit_log is not None
+        self.commit_log = commit_log
+        commit_log.is_complete = self.job.storage.is_complete
         self._deeds = list(plan.deeds)
         self._rescaled_at = 0  # the first attempt with the present parallelism
 
@@ -62,7 +62,7 @@ class RecoveryWorld(JobWorld):
             scenario = self._what_next()
             if self.job.rescaled > rescaled:
                 self._rescaled_at = self.job.attempts + 1
-                self.book.unordered_before = self._rescaled_at
+                self.observations.unordered_before = self._rescaled_at
         self._check_commits()
 
     # Runs.
@@ -78,24 +78,24 @@ class RecoveryWorld(JobWorld):
             self._kill([worker for worker in self.workers if worker.frozen or worker in lost])
             self.wind_down()
         self._kill(self.workers)
-        self._new_book()
+        self._new_observations()
 
     def _new_attempt(self) -> None:
         """In the same workers."""
         self.network.refused.clear()
         self.laws.look_closely()
         self.look_who_runs()
-        self._new_book()
+        self._new_observations()
         self.plan.first.run.attempt = self.job.attempts + 1  # which is about to be planned
 
-    def _new_book(self) -> None:
+    def _new_observations(self) -> None:
         """All tasks of an attempt have ended."""
-        self.book.check_closed(self.dead)
-        self.check_books()
-        self.items += self.book.records_read
+        self.observations.check_closed(self.dead)
+        self.check_observations()
+        self.items += self.observations.records_read
         self.dead = []
-        self.book = self.plan.first.run.book = Book()
-        self.book.unordered_before = self._rescaled_at
+        self.observations = self.plan.first.run.observations = Observations()
+        self.observations.unordered_before = self._rescaled_at
 
     def _what_next(self) -> DrawnJob | None:
         """After a run; None: the job has come to its end."""
@@ -128,7 +128,7 @@ class RecoveryWorld(JobWorld):
 
     # One step.
 
-    def befall(self) -> str | None:
+    def disturb(self) -> str | None:
         driver = self.driver
         if driver.is_gone:
             return None
@@ -137,12 +137,12 @@ class RecoveryWorld(JobWorld):
             self.struck.append(deed.kind)
             self._do(deed)
             return f"{self.clock.now_ms:.3f} deed: {deed.kind}"
-        return super().befall()
+        return super().disturb()
 
-    def check_books(self) -> None:
-        super().check_books()
-        if self.vault.problems:
-            raise CheckFailed(self.vault.problems[0])
+    def check_observations(self) -> None:
+        super().check_observations()
+        if self.commit_log.problems:
+            raise CheckFailed(self.commit_log.problems[0])
 
     def _do(self, deed: Deed) -> None:
         if deed.kind == "driver":
@@ -162,7 +162,7 @@ class RecoveryWorld(JobWorld):
     def _check_commits(self) -> None:
         is_exact = self.plan.settings.is_exact
         for sink, expected in self.plan.first.expected.items():
-            got = self.vault.of_sink(sink)
+            got = self.commit_log.of_sink(sink)
             missing, beyond = expected - got, got - expected
             if missing:
                 raise CheckFailed(f"sink {sink} has not committed {some_of(missing)}")

@@ -89,7 +89,7 @@ def test_seeds_reach_every_corner() -> None:
     assert {scenario.settings.segment_bytes for scenario in scenarios} >= {1, 16, 2048}
     assert len({scenario.settings.compression for scenario in scenarios}) == 2
     assert {scenario.workers for scenario in scenarios} >= {1, 2, 3}
-    assert any(scenario.run.habits.fails for scenario in scenarios)
+    assert any(scenario.run.behavior.fails for scenario in scenarios)
     assert 120 < sum(scenario.calm for scenario in scenarios) < 180
 
 

@@ -42,7 +42,7 @@ def test_seeds_reach_every_corner() -> None:
     assert modes == {(True, None), (True, 0), (True, 1), (True, 5), (True, 30), (False, None)}
     assert {scenario.settings.max_concurrent for scenario in scenarios} == {1, 2, 3}
     assert 60 < sum(bool(scenario.first.job_graph.discoveries) for scenario in scenarios) < 120
-    assert any(scenario.first.run.habits.fails for scenario in scenarios)
+    assert any(scenario.first.run.behavior.fails for scenario in scenarios)
     assert any(scenario.write_fails for scenario in scenarios)
     assert 60 < sum(scenario.rescales for scenario in scenarios) < 300
     assert 20 < sum(scenario.calm for scenario in scenarios) < 80

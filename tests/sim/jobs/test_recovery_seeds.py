@@ -1,4 +1,4 @@
-"""Jobs that take checkpoints: whatever befalls them, they commit what the reference says."""
+"""Jobs that take checkpoints: whatever happens, they commit what the reference says."""
 
 from tests.sim.jobs.recovery_world import simulate_recovery
 

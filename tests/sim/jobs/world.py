@@ -19,7 +19,7 @@ from headgate.sim.jobs.driver import SimDriver
 from headgate.sim.jobs.sim_job import SimJob
 from headgate.sim.jobs.threads import SimThread
 from headgate.sim.network import Network, NetworkConditions
-from headgate.sim.stage import Stage
+from headgate.sim.scheduler import Scheduler
 from headgate.sim.worker import CheckFailed, SimWorker
 from tests.sim.jobs.ends import Ends, some_of
 from tests.sim.jobs.random_jobs import DrawnJob, draw_job
@@ -42,7 +42,7 @@ class JobWorld:
 
     driver: SimDriver
     laws: Laws
-    stage: Stage
+    scheduler: Scheduler
     faults: Faults
     workers: list[SimWorker]
     network: Network
@@ -57,7 +57,7 @@ class JobWorld:
         self.scenario = scenario
         self.job = job
         self.clock = clock or Clock()
-        self.book = scenario.run.book
+        self.observations = scenario.run.observations
         self.steps = self.runs = self.items = 0
         self.struck: list[str] = []
         self.trace: deque[str] = deque(maxlen=TRACE_LINES)
@@ -89,7 +89,7 @@ class JobWorld:
             scenario.calm,
             self.steps,
             self.clock.now_ms,
-            self.items + self.book.records_read,
+            self.items + self.observations.records_read,
             {task.name: task.state.value for task in self.driver.tasks},
             self.struck,
         )
@@ -127,7 +127,7 @@ class JobWorld:
         for manager in self.driver.managers:
             self.laws.holders[manager.worker.name] = manager.tasks
         self._ends = Ends(self.laws, clock, scenario.calm, lambda: self.driver.has_cancelled)
-        self.stage = Stage(clock, self.workers, self._random, scenario.moods)
+        self.scheduler = Scheduler(clock, self.workers, self._random, scenario.weights)
         self.runs += 1
         self._known = 0
 
@@ -151,7 +151,7 @@ class JobWorld:
     def step(self) -> None:
         self.steps += 1
         self.clock.advance(self.scenario.step_ms)
-        done = self.befall() or self.stage.act()
+        done = self.disturb() or self.scheduler.act()
         if done is None:
             raise CheckFailed(f"nothing will ever happen again: {self._who_waits()}")
         line = f"{self.steps} {done}"
@@ -159,12 +159,12 @@ class JobWorld:
             self.trace.append(line)
         self._on_trace(line)
         self.laws.after_step(self.steps)
-        self.check_books()
+        self.check_observations()
         self.look_who_runs()
         self.note_ends()
         self._check_progress()
 
-    def befall(self) -> str | None:
+    def disturb(self) -> str | None:
         """What happens to the job from outside, if its time has come."""
         if self.driver.outcome is not None:
             return None
@@ -175,10 +175,10 @@ class JobWorld:
         self.struck.append(fault.kind)
         return f"{self.clock.now_ms:.3f} fault: {fault.kind} {what}"
 
-    def check_books(self) -> None:
+    def check_observations(self) -> None:
         """Raise what the functions have found."""
-        if self.book.problems:
-            raise CheckFailed(self.book.problems[0])
+        if self.observations.problems:
+            raise CheckFailed(self.observations.problems[0])
 
     def look_who_runs(self) -> None:
         """There may be new tasks."""
@@ -188,14 +188,14 @@ class JobWorld:
                 self._ends.began(task)
             self.running += tasks[self._known :]
             self._known = len(tasks)
-            self._set_stage()
+            self._give_turns()
         elif self._held:
-            self._set_stage()
+            self._give_turns()
 
-    def _set_stage(self) -> None:
+    def _give_turns(self) -> None:
         """All that run take their turns, but those that have not begun."""
         held = {task for task, at_ms in self._held.items() if self.clock.now_ms < at_ms}
-        self.stage.tasks = [
+        self.scheduler.tasks = [
             task.thread for task in self.running if task.name not in held or task.thread.cancelled
         ]
 
@@ -205,7 +205,7 @@ class JobWorld:
         if not over:
             return
         self.running = [task for task in self.running if not task.thread.is_over]
-        self._set_stage()
+        self._give_turns()
         vertices = self.scenario.job_graph.vertices
         for task in over:
             if task.thread.worker.dead:
@@ -216,7 +216,11 @@ class JobWorld:
                 _check_open(task)
 
     def _check_progress(self) -> None:
-        progress = (self.book.records_read, self._known - len(self.running), self.job.attempts)
+        progress = (
+            self.observations.records_read,
+            self._known - len(self.running),
+            self.job.attempts,
+        )
         now_ms = self.clock.now_ms
         if progress != self._progress:
             self._progress, self._progress_ms = progress, now_ms
@@ -262,15 +266,15 @@ class JobWorld:
     def _check_results(self) -> None:
         """In a calm run the sinks have what the reference says, else nothing beyond it."""
         for sink, expected in self.scenario.expected.items():
-            got = self.book.arrived.get(sink, Counter())
+            got = self.observations.arrived.get(sink, Counter())
             beyond = got - expected
             if beyond:
                 raise CheckFailed(f"sink {sink} got what was not sent: {some_of(beyond)}")
             missing = expected - got
             if missing and self.scenario.calm:
                 raise CheckFailed(f"sink {sink} did not get {some_of(missing)}")
-        self.book.check_closed(self.dead)
-        self.check_books()
+        self.observations.check_closed(self.dead)
+        self.check_observations()
         if self.scenario.calm:
             for task in self.driver.tasks:
                 if task.state is not TaskState.FINISHED:

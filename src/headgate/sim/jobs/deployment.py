@@ -12,7 +12,7 @@ from headgate.core.task.task import TaskListener
 from headgate.functions.context import TaskInfo
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.threads import SimThread
-from headgate.sim.jobs.writing import Desk
+from headgate.sim.jobs.writing import SimCheckpointWriting
 from headgate.sim.worker import SimWorker
 
 SimTask: TypeAlias = AssembledTask[SimThread]
@@ -45,7 +45,7 @@ class SimTasks(DeployedTasks[SimThread]):
         on_set_up: Callable[[SimTask], None],
         listener: TaskListener,
         attempt: int,
-        checkpoints: Desk | None,
+        checkpoints: SimCheckpointWriting | None,
     ) -> None:
         assembly = TaskAssembly(
             SimTaskWorker(worker, scenario, attempt),

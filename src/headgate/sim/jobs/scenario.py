@@ -1,4 +1,4 @@
-"""How a job is simulated: where its tasks run, with what delays, and what befalls it."""
+"""How a job is simulated: where its tasks run, with what delays, and what happens to it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class JobScenario:
     marker_ms: float
     step_ms: float
     tick_ms: float
-    moods: tuple[int, int, int]
+    weights: tuple[int, int, int]
     wire_conditions: list[NetworkConditions]
     faults: list[Fault] = field(default_factory=list)
     delays: Delays = field(default_factory=Delays)

@@ -17,7 +17,7 @@ from headgate.core.task.task import TaskListener
 from headgate.sim.jobs.deployment import SimTask, SimTasks
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.sim_job import SimJob
-from headgate.sim.jobs.writing import Desk
+from headgate.sim.jobs.writing import SimCheckpointWriting
 from headgate.sim.worker import SimWorker
 
 RETRY_MS = 0.5
@@ -99,12 +99,14 @@ class SlotServices:
 
     def begin_run(self, order: Deploy, listener: TaskListener) -> SimTasks:
         manager, job = self._manager, self._manager.job
-        worker, desk = manager.worker, None
+        worker, store = manager.worker, None
         if (how := order.checkpoints) is not None:
             fails, random = job.write_fails, job.random
             delays = manager.scenario.delays
-            desk = Desk(order.run, how, job.storage, fails, random, worker, manager.send, delays)
-        return SimTasks(worker, manager.scenario, manager.set_up, listener, order.attempt, desk)
+            store = SimCheckpointWriting(
+                order.run, how, job.storage, fails, random, worker, manager.send, delays
+            )
+        return SimTasks(worker, manager.scenario, manager.set_up, listener, order.attempt, store)
 
     def end_run(self, tasks: SimTasks) -> bool:
         tasks.release_partitions()

@@ -33,7 +33,7 @@ from headgate.sim.worker import CheckFailed, SimWorker
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class SimCheckpointWriting:
     """See ``CheckpointWriting``; where the tasks of one attempt in one worker write."""
 
     run: str
@@ -56,10 +56,14 @@ class SimWriting:
     """One snapshot of one task; see ``FileStore``, too."""
 
     def __init__(
-        self, desk: Desk, task: SnapshotTask, snapshot: TaskSnapshot, done: Callable[[], None]
+        self,
+        store: SimCheckpointWriting,
+        task: SnapshotTask,
+        snapshot: TaskSnapshot,
+        done: Callable[[], None],
     ) -> None:
         self.state_bytes: int | None = None
-        self._desk = desk
+        self._store = store
         self._task = task
         self._snapshot = snapshot
         self._done = done
@@ -88,7 +92,7 @@ class SimWriting:
     def _write(self) -> None:
         if self._given_up:
             self._end()
-        elif self._desk.random.random() < self._desk.fails:
+        elif self._store.random.random() < self._store.fails:
             self._decline("the disk is full")
         else:
             self._operators = tuple(
@@ -106,17 +110,17 @@ class SimWriting:
         channels = write_channels(in_flight, self)
         figures = CheckpointFigures(align_ms, unaligned=bool(channels))
         state = self._state(channels)
-        self._desk.send(CheckpointAcked(self._desk.run, self._checkpoint, state, figures))
+        self._store.send(CheckpointAcked(self._store.run, self._checkpoint, state, figures))
         self._end()
 
     def _decline(self, reason: str) -> None:
-        run, task = self._desk.run, self._task.task
-        self._desk.send(CheckpointDeclined(run, self._checkpoint, task, reason))
+        run, task = self._store.run, self._task.task
+        self._store.send(CheckpointDeclined(run, self._checkpoint, task, reason))
         self._give_up()
 
     def _give_up(self) -> None:
         if self._operators is not None:
-            self._desk.storage.remove(pieces_of(self._state(())))
+            self._store.storage.remove(pieces_of(self._state(())))
         self._end()
 
     def _end(self) -> None:
@@ -128,7 +132,7 @@ class SimWriting:
     # Files.
 
     def append(self, *parts: ByteLike) -> Piece:
-        return self._desk.storage.write(self._checkpoint, self._task.task, b"".join(parts))
+        return self._store.storage.write(self._checkpoint, self._task.task, b"".join(parts))
 
     def share(self, path: str) -> Piece:
         raise AssertionError("simulated state is in memory")
@@ -141,8 +145,8 @@ class SimWriting:
         return self._snapshot.barrier.checkpoint
 
     def _soon(self, act: Callable[[], None]) -> None:
-        delay_ms = self._desk.random.choice(self._desk.delays.write)
-        self._desk.worker.later(delay_ms, f"writing of {self._task.task}", partial(act))
+        delay_ms = self._store.random.choice(self._store.delays.write)
+        self._store.worker.later(delay_ms, f"writing of {self._task.task}", partial(act))
 
 
 def _wanted() -> None:

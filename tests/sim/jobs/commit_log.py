@@ -16,7 +16,7 @@ Transaction: TypeAlias = tuple[TransactionId, int, list[Item]]
 """Its id, the checkpoint that it was prepared for (0: the end of the input), and what it holds."""
 
 
-class Vault:
+class CommitLog:
     """Outlives attempts, workers and drivers."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The stage: workers and tasks under one clock, and the choice of who moves next.
+"""The scheduler: workers and tasks under one clock, and the choice of who moves next.
 
 The steps that can be taken are those of tasks that are awake, of connections that can read, flush
 or be accepted, and of timers that are due; chance picks one. When there is none, the clock jumps to
@@ -39,21 +39,21 @@ NetworkStep: TypeAlias = tuple[SimWorker, SimConnection | None, bool]
 """Of a worker: to accept a connection, or with one of its connections to read (or to flush)."""
 
 
-class Stage:
-    """``moods`` are the weights of tasks, network and timers in the choice."""
+class Scheduler:
+    """``weights`` are the weights of tasks, network and timers in the choice."""
 
     def __init__(
         self,
         clock: Clock,
         workers: list[SimWorker],
         random: Random,
-        moods: tuple[int, int, int] = (1, 1, 1),
+        weights: tuple[int, int, int] = (1, 1, 1),
     ) -> None:
         self.clock = clock
         self.workers = workers
         self.tasks: Sequence[Actor] = []
         self._random = random
-        self._moods = moods
+        self._weights = weights
 
     def act(self, until_ms: float = inf) -> str | None:
         """Take one step and say what it was; None if nothing happens up to this time."""
@@ -77,8 +77,8 @@ class Stage:
             if next_ms is None or next_ms > until_ms:
                 return None
             self.clock.jump()
-        moods = self._moods
-        sides = (bool(tasks) * moods[0], bool(network) * moods[1], timers * moods[2])
+        weights = self._weights
+        sides = (bool(tasks) * weights[0], bool(network) * weights[1], timers * weights[2])
         dice = self._random.randrange(sum(sides))
         if dice < sides[0]:
             task = tasks[self._random.randrange(len(tasks))]
