@@ -14,7 +14,7 @@ from headgate.core.checkpoint.inputs import CheckpointedInputs
 from headgate.core.ingress.deserializer import DeserializationResult
 from headgate.core.ingress.gate import Gate
 from headgate.core.operators.basic import MapOperator
-from headgate.core.task import ending as course
+from headgate.core.task import ending
 from headgate.core.task.task import StepResult, Task
 from headgate.functions.context import SnapshotMoment
 from tests.core.task.kit import (
@@ -424,7 +424,7 @@ def test_a_newer_checkpoint_ends_the_one_that_it_passes() -> None:
 def test_more_in_flight_than_the_limit_is_declined(
     monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    monkeypatch.setattr(course, "CheckpointedInputs", partial(CheckpointedInputs, limit_bytes=60))
+    monkeypatch.setattr(ending, "CheckpointedInputs", partial(CheckpointedInputs, limit_bytes=60))
     with Lab() as lab:
         desk = Desk(lab, timeout_ms=0)
         many = Bundle(["r" * 70])

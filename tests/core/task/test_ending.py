@@ -1,4 +1,4 @@
-"""The course of a task: how it ends among checkpoints, and how a savepoint stops it."""
+"""The end of a task: how it ends among checkpoints, and how a savepoint stops it."""
 
 from collections.abc import Collection
 from typing import Any

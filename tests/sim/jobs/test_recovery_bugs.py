@@ -92,7 +92,7 @@ def a_sink_does_not_commit_what_was_prepared(patch: Patch) -> None:
 
 
 def a_task_ends_before_its_last_checkpoint(patch: Patch) -> None:
-    patch.setattr(TaskEnding, "may_end", lambda course: True)
+    patch.setattr(TaskEnding, "may_end", lambda ending: True)
 
 
 def the_newest_checkpoint_is_dropped(patch: Patch) -> None:

@@ -186,7 +186,7 @@ class Task:
         self._plan = checkpoints
         self._restored = restored or FRESH
         self._checkpoints = None if checkpoints is None else self._take_part(checkpoints)
-        self._course = self._begin_course()
+        self._ending = self._begin_ending()
 
     def step(self) -> StepResult:
         """One lap of the mailbox: the mails that are there, then one element of the input."""
@@ -269,7 +269,7 @@ class Task:
         def tell() -> None:
             assert taking is not None
             taking.aborted(checkpoint, reason)
-            self._course.checkpoint_aborted()
+            self._ending.checkpoint_aborted()
 
         if taking is not None:
             self.mailbox.put("aborted", tell, URGENT)
@@ -420,9 +420,9 @@ class Task:
         return self._times.spent(self._clock.now_ms()).backpressured_ms
 
     def _look_again(self) -> None:
-        if self._course.mode is not StopMode.READING:
+        if self._ending.mode is not StopMode.READING:
             self._times.turn_to(TaskActivity.IDLE, self._clock.now_ms())
-            if self._course.mode is StopMode.ENDING and self._course.may_end():
+            if self._ending.mode is StopMode.ENDING and self._ending.may_end():
                 self._loop.resume()
             return
         if not self._can_write():
@@ -440,8 +440,8 @@ class Task:
 
     def _process(self) -> bool:
         """The default action; says whether to go on."""
-        if self._course.mode is not StopMode.READING:
-            if self._course.mode is StopMode.ENDING and self._course.may_end():
+        if self._ending.mode is not StopMode.READING:
+            if self._ending.mode is StopMode.ENDING and self._ending.may_end():
                 self._end_outputs()
             return False
         if not self._can_write():
@@ -461,11 +461,11 @@ class Task:
 
     def _input_ended(self) -> None:
         if not self._restored.finished:
-            self._course.input_ended()
+            self._ending.input_ended()
             return
         for writer in self._writers:
             writer.emit_element(Watermark(MAX_WATERMARK_MS))
-        self._course.skip()
+        self._ending.skip()
 
     def _end_outputs(self) -> None:
         for writer in self._writers:
@@ -486,15 +486,15 @@ class Task:
         taking.on_declined = partial(self._listener.checkpoint_declined, self.id)
         return taking
 
-    def _begin_course(self) -> TaskEnding:
+    def _begin_ending(self) -> TaskEnding:
         taking, mail = self._checkpoints, self._operator_mail
-        course = TaskEnding(taking, self._chain, self._processor, mail, self._loan)
-        course.on_checkpoint_wanted = partial(self._listener.checkpoint_wanted, self.id)
+        ending = TaskEnding(taking, self._chain, self._processor, mail, self._loan)
+        ending.on_checkpoint_wanted = partial(self._listener.checkpoint_wanted, self.id)
         if self._restored.finished:  # nothing is to be run: it only passes on that it is over
             self._processor = FinishedProcessor(self._processor)
             if taking is not None:
                 taking.has_finished = taking.is_blank = True
-        return course
+        return ending
 
     def _end_writer(self, writer: RecordWriter, failure: BaseException | None) -> None:
         try:
