@@ -69,10 +69,10 @@ def _exchange_round(buffers: int, channels: int, settings: ExchangeSettings) -> 
     with child_process(_send_buffers, secret, buffers, channels, settings) as child:
         address = child.hear(tuple)
         with Exchange(settings, secret, segments=SEGMENTS) as exchange:
-            seat = exchange.seat("consumer")
-            gate = open_gate(exchange, seat, PARTITION, address, channels)
+            task_thread = exchange.task_thread("consumer")
+            gate = open_gate(exchange, task_thread, PARTITION, address, channels)
             consumer = RawConsumer("consumer", gate)
-            wall_s, cpu_s = consume(exchange, seat, consumer, child)
+            wall_s, cpu_s = consume(exchange, task_thread, consumer, child)
             assert consumer.buffers_in == buffers, "buffers were lost"
         cpu_s += child.hear(float)
     return consumer.bytes_in / 1e6 / wall_s, cpu_s / (consumer.bytes_in / 1e9)
@@ -82,12 +82,12 @@ def _send_buffers(
     pipe: Connection, secret: bytes, buffers: int, channels: int, settings: ExchangeSettings
 ) -> None:
     with Exchange(settings, secret, segments=SEGMENTS) as exchange:
-        seat = exchange.seat("producer")
-        partition = open_partition(exchange, seat, PARTITION, channels)
+        task_thread = exchange.task_thread("producer")
+        partition = open_partition(exchange, task_thread, PARTITION, channels)
         pipe.send(exchange.address)
         pipe.recv()
         watch = CpuWatch()
-        exchange.run(RawProducer("producer", partition, buffers), seat).join(JOIN_S)
+        exchange.run(RawProducer("producer", partition, buffers), task_thread).join(JOIN_S)
         wait_until_consumed(exchange, PARTITION)
         pipe.send(watch.cpu_s())
 

@@ -163,10 +163,10 @@ class _Observer:
 def _start_consumer(
     exchange: Exchange, name: str, partition: PartitionId, address: tuple[str, int]
 ) -> RawConsumer:
-    seat = exchange.seat(name)
-    gate = open_gate(exchange, seat, partition, address, channels=1)
+    task_thread = exchange.task_thread(name)
+    gate = open_gate(exchange, task_thread, partition, address, channels=1)
     consumer = RawConsumer(name, gate)
-    exchange.run(consumer, seat)
+    exchange.run(consumer, task_thread)
     return consumer
 
 
@@ -193,15 +193,17 @@ def _produce(pipe: Connection, secret: bytes, settings: ExchangeSettings) -> Non
 def _start_producer(
     exchange: Exchange, partition_id: PartitionId
 ) -> tuple[RawProducer, TaskThread]:
-    seat = exchange.seat(partition_id)
-    partition = open_partition(exchange, seat, partition_id, subpartitions=1)
+    task_thread = exchange.task_thread(partition_id)
+    partition = open_partition(exchange, task_thread, partition_id, subpartitions=1)
     producer = RawProducer(partition_id, partition, None)
     producer.paused = True
-    exchange.run(producer, seat)
-    return producer, seat
+    exchange.run(producer, task_thread)
+    return producer, task_thread
 
 
-def _pacer(exchange: Exchange, seat: TaskThread, buffers_per_s: float) -> Callable[[int], bool]:
+def _pacer(
+    exchange: Exchange, task_thread: TaskThread, buffers_per_s: float
+) -> Callable[[int], bool]:
     started_at = 0.0
 
     def is_time(sent: int) -> bool:
@@ -210,16 +212,16 @@ def _pacer(exchange: Exchange, seat: TaskThread, buffers_per_s: float) -> Callab
         started_at = started_at or now
         if sent < (now - started_at) * buffers_per_s:
             return True
-        exchange.loop.later(1.0, seat.wake)
+        exchange.loop.later(1.0, task_thread.wake)
         return False
 
     return is_time
 
 
-def _resume(exchange: Exchange, producer: RawProducer, seat: TaskThread) -> None:
+def _resume(exchange: Exchange, producer: RawProducer, task_thread: TaskThread) -> None:
     with exchange.inside():
         producer.paused = False
-        seat.wake()
+        task_thread.wake()
 
 
 def _wait_until_blocked(producer: RawProducer) -> float:

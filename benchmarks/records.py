@@ -80,11 +80,11 @@ def _round(records: int, channels: int) -> tuple[float, float, float, float]:
         unpickling_ns = _plain_unpickling_ns(pickled)
         pickling_ns = child.hear(float)
         with Exchange(settings, secret, segments=SEGMENTS) as exchange:
-            seat = exchange.seat("consumer")
-            gate = open_gate(exchange, seat, PARTITION, address, channels)
+            task_thread = exchange.task_thread("consumer")
+            gate = open_gate(exchange, task_thread, PARTITION, address, channels)
             deserializers = exchange.environment.create_deserializers(gate)
             consumer = RecordConsumer("consumer", gate, deserializers)
-            wall_s, cpu_s = consume(exchange, seat, consumer, child)
+            wall_s, cpu_s = consume(exchange, task_thread, consumer, child)
         sender_ns = child.hear(float)
     count = consumer.records_in
     assert count >= records, "records were lost"
@@ -96,8 +96,8 @@ def _send_records(
 ) -> None:
     lists = make_lists()
     with Exchange(settings, secret, segments=SEGMENTS) as exchange:
-        seat = exchange.seat("producer")
-        partition = open_partition(exchange, seat, PARTITION, channels)
+        task_thread = exchange.task_thread("producer")
+        partition = open_partition(exchange, task_thread, PARTITION, channels)
         with exchange.inside():
             writer = RecordWriter(partition, RoundRobin(), timeout_ms=settings.buffer_timeout_ms)
             exchange.flush_by_time("producer", writer)
@@ -106,7 +106,7 @@ def _send_records(
         pipe.send(_plain_pickling_ns(lists))
         pipe.recv()
         watch = CpuWatch()
-        exchange.run(RecordProducer("producer", writer, lists, records), seat).join(JOIN_S)
+        exchange.run(RecordProducer("producer", writer, lists, records), task_thread).join(JOIN_S)
         wait_until_consumed(exchange, PARTITION)
         pipe.send(watch.cpu_s() / writer.records_out * 1e9)
 

@@ -90,32 +90,36 @@ def _run(target: Callable[..., None], pipe: Connection, args: tuple[Any, ...]) -
 
 
 def open_gate(
-    exchange: Exchange, seat: TaskThread, partition: PartitionId, address: Address, channels: int
+    exchange: Exchange,
+    task_thread: TaskThread,
+    partition: PartitionId,
+    address: Address,
+    channels: int,
 ) -> Gate:
-    """A gate with a channel for each subpartition over there, which wakes ``seat``."""
+    """A gate with a channel for each subpartition over there, which wakes ``task_thread``."""
     with exchange.inside() as environment:
         inputs = [Input(partition, index, RemoteProducer(address)) for index in range(channels)]
-        gate = environment.create_gate(seat.turn.name, inputs)
-        gate.notify = seat.wake
+        gate = environment.create_gate(task_thread.turn.name, inputs)
+        gate.notify = task_thread.wake
         gate.request_partitions()
     return gate
 
 
 def open_partition(
-    exchange: Exchange, seat: TaskThread, partition: PartitionId, subpartitions: int
+    exchange: Exchange, task_thread: TaskThread, partition: PartitionId, subpartitions: int
 ) -> Partition:
-    """A pipelined partition whose pool wakes ``seat``."""
+    """A pipelined partition whose pool wakes ``task_thread``."""
     with exchange.inside() as environment:
         created = environment.create_partition(
-            partition, PartitionKind.PIPELINED_BOUNDED, subpartitions, seat.wait
+            partition, PartitionKind.PIPELINED_BOUNDED, subpartitions, task_thread.wait
         )
-        created.pool.notify = seat.wake
+        created.pool.notify = task_thread.wake
     return created
 
 
 def wait_until_consumed(exchange: Exchange, partition: PartitionId) -> None:
     """A partition leaves the registry when its last buffer has been consumed."""
-    done = exchange.seat("waiter")
+    done = exchange.task_thread("waiter")
     exchange.baton.take(done.turn)
     try:
         done.wait(lambda: partition not in exchange.environment.partitions)
@@ -124,12 +128,15 @@ def wait_until_consumed(exchange: Exchange, partition: PartitionId) -> None:
 
 
 def consume(
-    exchange: Exchange, seat: TaskThread, consumer: "RawConsumer | RecordConsumer", child: Child
+    exchange: Exchange,
+    task_thread: TaskThread,
+    consumer: "RawConsumer | RecordConsumer",
+    child: Child,
 ) -> tuple[float, float]:
     """Let the child begin, consume all it sends; seconds and CPU seconds since the first buffer."""
     watches: list[CpuWatch] = []
     consumer.on_first = lambda: watches.append(CpuWatch())
-    runner = exchange.run(consumer, seat)
+    runner = exchange.run(consumer, task_thread)
     child.tell("go")
     runner.join(JOIN_S)
     return watches[0].wall_s(), watches[0].cpu_s()

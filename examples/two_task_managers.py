@@ -75,24 +75,24 @@ def main() -> None:
         Exchange(settings, secret, segments=256) as first,
         Exchange(settings, secret, segments=256) as second,
     ):
-        seat = first.seat("source")
+        task_thread = first.task_thread("source")
         with first.inside() as environment:
             kind = PartitionKind.PIPELINED_BOUNDED
-            partition = environment.create_partition(NUMBERS, kind, 1, seat.wait)
-            partition.pool.notify = seat.wake
+            partition = environment.create_partition(NUMBERS, kind, 1, task_thread.wait)
+            partition.pool.notify = task_thread.wake
             writer = RecordWriter(partition, RoundRobin(), timeout_ms=settings.buffer_timeout_ms)
             first.flush_by_time("source", writer)
-        first.run(Source(writer, 1_000_000), seat)
+        first.run(Source(writer, 1_000_000), task_thread)
 
-        seat = second.seat("sum")
+        task_thread = second.task_thread("sum")
         with second.inside() as environment:
             gate = environment.create_gate(
                 "sum", [Input(NUMBERS, 0, RemoteProducer(first.address))]
             )
-            gate.notify = seat.wake
+            gate.notify = task_thread.wake
             gate.request_partitions()
         task = Sum(gate)
-        second.run(task, seat).join(timeout_s=30)
+        second.run(task, task_thread).join(timeout_s=30)
         print("sum of 1,000,000 numbers:", task.total)
 
 

@@ -56,7 +56,7 @@ class HostDriver:
     def let_go(self, reading: Reading) -> None:
         assert isinstance(reading, Consumer)
         for exchange in self._exchanges:
-            if exchange.baton is reading.seat._baton:
+            if exchange.baton is reading.task_thread._baton:
                 reading.let_go(exchange)
 
     def run_until(self, condition: Callable[[], bool], what: str) -> None:

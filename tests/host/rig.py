@@ -75,10 +75,10 @@ class Producer:
     """A task that writes records (barriers as events), a chunk a step, and ends its partition."""
 
     def __init__(
-        self, name: str, seat: TaskThread, writer: RecordWriter, records: Iterable[Record]
+        self, name: str, task_thread: TaskThread, writer: RecordWriter, records: Iterable[Record]
     ):
         self.name = name
-        self.seat = seat
+        self.task_thread = task_thread
         self.writer = writer
         self.partition = writer.partition
         self.written = 0
@@ -119,7 +119,7 @@ class Producer:
         """Write on, after ``hold_after``."""
         with exchange.inside():
             self.hold_after = None
-            self.seat.wake()
+            self.task_thread.wake()
 
 
 class Consumer:
@@ -128,13 +128,13 @@ class Consumer:
     def __init__(
         self,
         name: str,
-        seat: TaskThread,
+        task_thread: TaskThread,
         gate: InputGate,
         spill_room: SpillRoom | None = None,
         keep: Callable[[Record], Record] = lambda record: record,
     ) -> None:
         self.name = name
-        self.seat = seat
+        self.task_thread = task_thread
         self.gate = gate
         self.received: list[list[Record]] = [[] for _ in range(gate.channel_count)]
         self.events: list[Event] = []
@@ -182,7 +182,7 @@ class Consumer:
         """Read on, after ``held``."""
         with exchange.inside():
             self.held = False
-            self.seat.wake()
+            self.task_thread.wake()
 
 
 def produce(
@@ -197,15 +197,17 @@ def produce(
     hold_after: int | None = None,
 ) -> Producer:
     """Start a task that writes ``records``."""
-    seat = exchange.seat(f"writer of {partition}")
+    task_thread = exchange.task_thread(f"writer of {partition}")
     with exchange.inside() as environment:
-        made = environment.create_partition(PartitionId(partition), kind, subpartitions, seat.wait)
-        made.pool.notify = seat.wake
+        made = environment.create_partition(
+            PartitionId(partition), kind, subpartitions, task_thread.wait
+        )
+        made.pool.notify = task_thread.wake
         writer = RecordWriter(made, router or RoundRobin(), timeout_ms=timeout_ms)
-        exchange.flush_by_time(seat.turn.name, writer)
-    producer = Producer(seat.turn.name, seat, writer, records)
+        exchange.flush_by_time(task_thread.turn.name, writer)
+    producer = Producer(task_thread.turn.name, task_thread, writer, records)
     producer.hold_after = hold_after
-    producer.runner = exchange.run(producer, seat)
+    producer.runner = exchange.run(producer, task_thread)
     return producer
 
 
@@ -218,16 +220,18 @@ def consume(
 ) -> Consumer:
     """Start a task that reads one gate, or a union of several."""
     names = " and ".join(channel.partition for gate in gates for channel in gate[:1])
-    seat = exchange.seat(f"reader of {names}")
+    task_thread = exchange.task_thread(f"reader of {names}")
     with exchange.inside() as environment:
-        made = [environment.create_gate(seat.turn.name, inputs) for inputs in gates]
+        made = [environment.create_gate(task_thread.turn.name, inputs) for inputs in gates]
         gate: InputGate = made[0] if len(made) == 1 else UnionGate(list(made))
-        gate.notify = seat.wake
-        consumer = Consumer(seat.turn.name, seat, gate, exchange.files if spill else None, keep)
+        gate.notify = task_thread.wake
+        consumer = Consumer(
+            task_thread.turn.name, task_thread, gate, exchange.files if spill else None, keep
+        )
         consumer.held = held
         for member in made:
             member.request_partitions()
-    consumer.runner = exchange.run(consumer, seat)
+    consumer.runner = exchange.run(consumer, task_thread)
     return consumer
 
 

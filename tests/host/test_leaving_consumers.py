@@ -30,8 +30,8 @@ COUNT = 2000
 def leave(exchange: Exchange, consumer: Consumer) -> None:
     """Cancel one task alone."""
     with exchange.inside():
-        consumer.seat.cancel()
-        consumer.seat.wake()
+        consumer.task_thread.cancel()
+        consumer.task_thread.wake()
     with pytest.raises(TaskCancelled):
         consumer.join()
 

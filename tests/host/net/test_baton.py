@@ -62,9 +62,11 @@ class Witness:
         return watched
 
 
-def hammer(exchange: Exchange, witness: Witness, seats: list[TaskThread], number: int) -> None:
-    chance, seat = random.Random(number), seats[number]
-    baton, turn = exchange.baton, seat.turn
+def hammer(
+    exchange: Exchange, witness: Witness, task_threads: list[TaskThread], number: int
+) -> None:
+    chance, task_thread = random.Random(number), task_threads[number]
+    baton, turn = exchange.baton, task_thread.turn
     baton.take(turn)
     witness.enter()
     for _ in range(ROUNDS):
@@ -87,7 +89,7 @@ def hammer(exchange: Exchange, witness: Witness, seats: list[TaskThread], number
                         time.sleep(chance.random() * 0.002)  # the user's function blocks
                     baton.regain(turn)
             case 5:
-                chance.choice(seats).wake()
+                chance.choice(task_threads).wake()
             case _:
                 witness.leave()
                 baton.lend(turn)
@@ -100,9 +102,9 @@ def hammer(exchange: Exchange, witness: Witness, seats: list[TaskThread], number
 def test_there_is_exactly_one_holder_at_any_time(make_exchange: MakeExchange) -> None:
     exchange, witness = make_exchange(local_only=True), Witness()
     exchange.loop.poll = witness.watch(exchange.loop.poll)  # type: ignore[method-assign]
-    seats = [exchange.seat(f"seat {number}") for number in range(6)]
+    task_threads = [exchange.task_thread(f"thread {number}") for number in range(6)]
     threads = [
-        threading.Thread(target=hammer, args=(exchange, witness, seats, number))
+        threading.Thread(target=hammer, args=(exchange, witness, task_threads, number))
         for number in range(6)
     ]
     done = threading.Event()
@@ -118,8 +120,8 @@ def test_there_is_exactly_one_holder_at_any_time(make_exchange: MakeExchange) ->
     while any(thread.is_alive() for thread in threads):
         assert time.monotonic() < deadline, "the threads have come to a stand-still"
         with exchange.inside():
-            for seat in seats:
-                seat.wake()
+            for task_thread in task_threads:
+                task_thread.wake()
     done.set()
     for thread in (impatient, *threads):
         thread.join()
@@ -404,18 +406,18 @@ def test_a_wake_before_the_wait_of_a_poll_is_not_slept_over() -> None:
     loop = Loop()
     try:
         baton = Baton(loop.nudge)
-        seat = TaskThread("task", baton, loop)
-        baton.take(seat.turn)
+        task_thread = TaskThread("task", baton, loop)
+        baton.take(task_thread.turn)
         ready: list[bool] = []
 
         def wake() -> None:
             ready.append(True)
-            seat.wake()
+            task_thread.wake()
 
         loop.later(5, wake)
         started = time.monotonic()
         loop.later(60_000, lambda: None)
-        seat.wait(lambda: bool(ready))
+        task_thread.wait(lambda: bool(ready))
         assert time.monotonic() - started < 30
     finally:
         loop.close()

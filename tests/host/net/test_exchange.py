@@ -33,17 +33,17 @@ class Sleeper:
 
     def __init__(self, exchange: Exchange, release: threading.Event) -> None:
         self.name = "sleeper"
-        self.seat = exchange.seat(self.name)
+        self.task_thread = exchange.task_thread(self.name)
         self.inside = threading.Event()
         self.closed_with: list[BaseException | None] = []
         self._exchange = exchange
         self._release = release
 
     def step(self) -> StepResult:
-        self._exchange.baton.lend(self.seat.turn)
+        self._exchange.baton.lend(self.task_thread.turn)
         self.inside.set()
         self._release.wait(PATIENCE_S)
-        self._exchange.baton.regain(self.seat.turn)
+        self._exchange.baton.regain(self.task_thread.turn)
         return StepResult.MORE
 
     def close(self, error: BaseException | None) -> None:
@@ -156,8 +156,8 @@ def test_close_ends_tasks_that_wait_and_tasks_that_never_stepped(
     other.close()
     with exchange.inside():  # nobody can step before we let go
         never_stepped = Sleeper(exchange, threading.Event())
-        never_stepped.seat.cancel()
-        runner = exchange.run(never_stepped, never_stepped.seat)
+        never_stepped.task_thread.cancel()
+        runner = exchange.run(never_stepped, never_stepped.task_thread)
     exchange.close()
     for task in (waits_for_buffer, waits_for_input):
         with pytest.raises(TaskCancelled):
@@ -180,7 +180,7 @@ def test_who_is_inside_cannot_come_in_again(make_exchange: MakeExchange) -> None
 def test_close_is_idempotent_and_a_second_caller_waits(make_exchange: MakeExchange) -> None:
     exchange, release = make_exchange(), threading.Event()
     task = Sleeper(exchange, release)
-    runner = exchange.run(task, task.seat)
+    runner = exchange.run(task, task.task_thread)
     assert task.inside.wait(PATIENCE_S)
     closers = [threading.Thread(target=exchange.close) for _ in range(3)]
     for closer in closers:
@@ -205,7 +205,7 @@ def test_a_task_cannot_close_the_exchange_that_runs_it(make_exchange: MakeExchan
 
     task = Suicidal(exchange, threading.Event())
     with pytest.raises(AssertionError, match="cannot close"):
-        exchange.run(task, task.seat).join(PATIENCE_S)
+        exchange.run(task, task.task_thread).join(PATIENCE_S)
     assert not exchange.closed
 
 
@@ -214,7 +214,7 @@ def test_nothing_begins_after_the_end(make_exchange: MakeExchange) -> None:
     exchange.close()
     task = Sleeper(exchange, threading.Event())
     with pytest.raises(TaskCancelled, match="sleeper"):
-        exchange.run(task, task.seat)
+        exchange.run(task, task.task_thread)
     with pytest.raises(TaskCancelled), exchange.inside():
         pass
 
@@ -227,7 +227,7 @@ def test_a_task_that_never_comes_back_is_left_and_touches_nothing_later(
     monkeypatch.setattr(exchange_module, "CANCEL_S", 0.05)
     exchange, release = make_exchange(), threading.Event()
     task = Sleeper(exchange, release)
-    runner = exchange.run(task, task.seat)
+    runner = exchange.run(task, task.task_thread)
     assert task.inside.wait(PATIENCE_S)
     with caplog.at_level(logging.ERROR):
         exchange.close()

@@ -176,17 +176,17 @@ class Dirty:
 
 def test_a_flush_that_wakes_a_task_ends_the_wait_of_its_poll(loop: Loop) -> None:
     baton = Baton(loop.nudge)
-    seat = TaskThread("task", baton, loop)
+    task_thread = TaskThread("task", baton, loop)
 
     class Waking:
         def flush(self) -> None:
-            seat.wake()
+            task_thread.wake()
 
     loop.mark_dirty(Waking())
     started = time.monotonic()
     loop.poll(15_000)
     assert time.monotonic() - started < 10
-    assert seat.woken
+    assert task_thread.woken
 
 
 def test_what_marks_itself_dirty_while_flushed_is_flushed_without_waiting(loop: Loop) -> None:

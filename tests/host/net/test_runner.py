@@ -47,8 +47,8 @@ class Task:
 
 
 def run(exchange: Exchange, task: Task) -> tuple[Runner, TaskThread]:
-    seat = exchange.seat(task.name)
-    return exchange.run(task, seat), seat
+    task_thread = exchange.task_thread(task.name)
+    return exchange.run(task, task_thread), task_thread
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_a_thread_that_shares_a_core_has_waited_for_it(exchange: Exchange) -> No
 def test_an_idle_task_rests_until_it_is_woken(exchange: Exchange) -> None:
     awake: list[bool] = []
     task = Task("idler", lambda task: StepResult.DONE if awake else StepResult.IDLE)
-    runner, seat = run(exchange, task)
+    runner, task_thread = run(exchange, task)
     eventually(lambda: task.steps > 0, "the first step")
     eventually(lambda: exchange.baton.asleep, "the task sleeps in the network")
     steps, used = task.steps, time.process_time()
@@ -123,7 +123,7 @@ def test_an_idle_task_rests_until_it_is_woken(exchange: Exchange) -> None:
     assert task.steps - steps < 20
     with exchange.inside():
         awake.append(True)
-        seat.wake()
+        task_thread.wake()
     runner.join(PATIENCE_S)
 
 
@@ -140,8 +140,8 @@ def test_two_idle_tasks_rest_and_both_are_woken(exchange: Exchange) -> None:
     assert time.process_time() - used < 0.1
     with exchange.inside():
         awake.append(True)
-        for _, seat in running:
-            seat.wake()
+        for _, task_thread in running:
+            task_thread.wake()
     for runner, _ in running:
         runner.join(PATIENCE_S)
 
@@ -172,15 +172,17 @@ def test_a_failing_close_is_the_task_s_error_and_gives_the_baton_back(exchange: 
 @pytest.mark.parametrize("called_in", [False, True])
 def test_an_error_inside_a_loan_ends_the_task_in_order(exchange: Exchange, called_in: bool) -> None:
     def fail(task: Task) -> StepResult:
-        exchange.baton.lend(seat.turn)
+        exchange.baton.lend(task_thread.turn)
         if called_in:
-            eventually(lambda: exchange.baton.holder is not seat.turn, "the loan is called in")
+            eventually(
+                lambda: exchange.baton.holder is not task_thread.turn, "the loan is called in"
+            )
         raise ValueError("the user's mistake")
 
     task = Task("failing", fail)
-    seat = exchange.seat(task.name)
+    task_thread = exchange.task_thread(task.name)
     with pytest.raises(ValueError, match="mistake"):
-        exchange.run(task, seat).join(PATIENCE_S)
+        exchange.run(task, task_thread).join(PATIENCE_S)
     assert task.closed_with != []
     pool_of(exchange)
 
@@ -193,10 +195,10 @@ def test_join_says_when_a_task_takes_too_long(exchange: Exchange) -> None:
 
 def test_a_cancelled_task_ends_between_two_steps(exchange: Exchange) -> None:
     task = Task("endless", lambda task: StepResult.MORE)
-    runner, seat = run(exchange, task)
+    runner, task_thread = run(exchange, task)
     eventually(lambda: task.steps > 100, "it runs")
     with exchange.inside():
-        seat.cancel()
+        task_thread.cancel()
     with pytest.raises(TaskCancelled, match="endless"):
         runner.join(PATIENCE_S)
     assert isinstance(task.closed_with[0], TaskCancelled)
@@ -208,32 +210,32 @@ def test_waits_of_clients_are_interrupted_by_the_cancellation(
     waits, answered = threading.Event(), threading.Event()
 
     def step(task: Task) -> StepResult:
-        seat.when_cancelled(lambda: print(1 // 0))
-        seat.when_cancelled(answered.set)
+        task_thread.when_cancelled(lambda: print(1 // 0))
+        task_thread.when_cancelled(answered.set)
         with loan:
             waits.set()
             assert answered.wait(PATIENCE_S)
         return StepResult.MORE
 
     task = Task("task", step)
-    seat = exchange.seat(task.name)
-    loan = BatonLoan(exchange.baton, seat.turn)
-    runner = exchange.run(task, seat)
+    task_thread = exchange.task_thread(task.name)
+    loan = BatonLoan(exchange.baton, task_thread.turn)
+    runner = exchange.run(task, task_thread)
     assert waits.wait(PATIENCE_S)
     with exchange.inside():
-        seat.cancel()
+        task_thread.cancel()
     with pytest.raises(TaskCancelled):
         runner.join(PATIENCE_S)
     assert "a wait of task task cannot be interrupted" in caplog.text
     late = threading.Event()
-    seat.when_cancelled(late.set)
+    task_thread.when_cancelled(late.set)
     assert late.is_set()
 
 
 def test_a_cancelled_task_ends_its_wait_for_input(exchange: Exchange) -> None:
     consumer = consume(exchange, [from_here("never")])
     with exchange.inside():
-        consumer.seat.cancel()
+        consumer.task_thread.cancel()
     with pytest.raises(TaskCancelled):
         consumer.join()
 
@@ -243,7 +245,7 @@ def test_a_cancelled_task_ends_its_wait_for_a_buffer(exchange: Exchange) -> None
     eventually(lambda: pool_of(exchange)[0] < 100, "buffers are in use")
     eventually(lambda: exchange.baton.asleep, "the writer waits")
     with exchange.inside():
-        producer.seat.cancel()
+        producer.task_thread.cancel()
     with pytest.raises(TaskCancelled):
         producer.join()
 
@@ -268,8 +270,8 @@ def test_two_tasks_that_are_always_runnable_share_fairly(exchange: Exchange) -> 
     eventually(lambda: min(task.steps for task in tasks) > max(before) + 20_000, "both go on")
     with exchange.inside():
         counts = [task.steps - start for task, start in zip(tasks, before, strict=True)]
-        for _, seat in running:
-            seat.cancel()
+        for _, task_thread in running:
+            task_thread.cancel()
     assert max(counts) < 10 * min(counts)
     for runner, _ in running:
         assert runner.ends_within(PATIENCE_S)
@@ -295,17 +297,17 @@ def test_a_task_that_blocks_in_user_code_stops_neither_tasks_nor_network(
     release = threading.Event()
 
     def block(task: Task) -> StepResult:
-        here.baton.lend(seat.turn)
+        here.baton.lend(task_thread.turn)
         blocked.set()
         while not release.wait(0 if work == "computes" else 0.2):
             sum(range(1000))
         through.set()
-        here.baton.regain(seat.turn)
-        assert here.baton.holder is seat.turn
+        here.baton.regain(task_thread.turn)
+        assert here.baton.holder is task_thread.turn
         return StepResult.DONE
 
-    seat = here.seat("slow")
-    runner = here.run(Task("slow", block), seat)
+    task_thread = here.task_thread("slow")
+    runner = here.run(Task("slow", block), task_thread)
     assert blocked.wait(PATIENCE_S)
     producer = produce(here, "p", range(20_000), subpartitions=2)
     neighbour = consume(here, [from_here("p", 0)])
@@ -321,10 +323,10 @@ def test_a_task_that_blocks_in_user_code_stops_neither_tasks_nor_network(
 
 def test_user_code_that_is_quick_is_never_called_in(exchange: Exchange) -> None:
     def step(task: Task) -> StepResult:
-        exchange.baton.lend(seat.turn)
-        exchange.baton.regain(seat.turn)
+        exchange.baton.lend(task_thread.turn)
+        exchange.baton.regain(task_thread.turn)
         return StepResult.DONE if task.steps == 5000 else StepResult.MORE
 
-    seat = exchange.seat("quick")
-    exchange.run(Task("quick", step), seat).join(PATIENCE_S)
+    task_thread = exchange.task_thread("quick")
+    exchange.run(Task("quick", step), task_thread).join(PATIENCE_S)
     assert exchange.baton.called_in < 5  # a slow machine may call in one or two

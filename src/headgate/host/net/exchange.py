@@ -133,16 +133,16 @@ class Exchange:
         finally:
             self.baton.give(turn)
 
-    def seat(self, name: str) -> TaskThread:
+    def task_thread(self, name: str) -> TaskThread:
         """What the writers and gates of a task wait and wake with."""
         return TaskThread(name, self.baton, self.loop)
 
-    def run(self, task: Stepper, seat: TaskThread) -> Runner:
+    def run(self, task: Stepper, task_thread: TaskThread) -> Runner:
         """Start a task on a thread of its own."""
         with self._roster:
             if self._closed:
                 raise TaskCancelled(f"task {task.name} came after the task manager had closed")
-            runner = Runner(seat, self.baton, self.loop, task)
+            runner = Runner(task_thread, self.baton, self.loop, task)
             self._runners = [known for known in self._runners if known.is_alive]
             runner.start()
             self._runners.append(runner)
@@ -209,7 +209,7 @@ class Exchange:
     def _end_tasks(self) -> None:
         with self.inside():
             for runner in self._runners:
-                runner.seat.cancel()
+                runner.task_thread.cancel()
         deadline = time.monotonic() + CANCEL_S
         for runner in self._runners:
             if not runner.ends_within(max(0.0, deadline - time.monotonic())):

@@ -118,9 +118,9 @@ class Runner:
     The thread has the context variables of whoever made the runner.
     """
 
-    def __init__(self, seat: TaskThread, baton: Baton, loop: Loop, task: Stepper) -> None:
+    def __init__(self, task_thread: TaskThread, baton: Baton, loop: Loop, task: Stepper) -> None:
         self.task = task
-        self.seat = seat
+        self.task_thread = task_thread
         self.error: BaseException | None = None
         self.steps = 0
         self._baton = baton
@@ -186,7 +186,7 @@ class Runner:
             self._cpu_ms, self._cpu_clock = time.thread_time() * 1000, None
 
     def _run_task(self) -> None:
-        baton, turn = self._baton, self.seat.turn
+        baton, turn = self._baton, self.task_thread.turn
         try:
             baton.take(turn)
             self._step_until_done()
@@ -211,10 +211,10 @@ class Runner:
             self.error = self.error or error
 
     def _step_until_done(self) -> None:
-        seat, baton, loop, step = self.seat, self._baton, self._loop, self.task.step
+        task_thread, baton, loop, step = self.task_thread, self._baton, self._loop, self.task.step
         polled = slice_start = now_ms()
-        while not seat.cancelled:
-            seat.expect_wake()
+        while not task_thread.cancelled:
+            task_thread.expect_wake()
             progress = step()
             self.steps += 1
             if progress is StepResult.DONE:
@@ -222,15 +222,15 @@ class Runner:
             now = now_ms()
             if progress is StepResult.IDLE:
                 loop.poll(0)
-                if not seat.woken and not seat.cancelled:
-                    seat.rest()
+                if not task_thread.woken and not task_thread.cancelled:
+                    task_thread.rest()
                     slice_start = now_ms()
                 polled = now_ms()
             elif now - polled > POLL_EVERY_MS:
                 loop.poll(0)
                 polled = now
             if now - slice_start > SLICE_MS and baton.wanted:
-                baton.yield_to_others(seat.turn)
+                baton.yield_to_others(task_thread.turn)
                 slice_start = polled = now_ms()
         raise TaskCancelled(f"task {self.task.name} was cancelled")
 

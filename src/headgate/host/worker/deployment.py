@@ -60,22 +60,22 @@ class RunnerThread:
 
     def __init__(self, exchange: Exchange, info: TaskInfo, backends: Backends) -> None:
         self.name = name = f"{info.vertex[:80]} ({info.subtask + 1}/{info.parallelism})"
-        self.seat = exchange.seat(name)
+        self.task_thread = exchange.task_thread(name)
         self.runner: Runner | None = None
         self.services = TaskServices(
-            BatonLoan(exchange.baton, self.seat.turn),
+            BatonLoan(exchange.baton, self.task_thread.turn),
             Clock(now_ms, _wall_ms, exchange.loop.later, exchange.runnable_ms, exchange.round_ms),
-            self.seat.wake,
-            self.seat.wait,
+            self.task_thread.wake,
+            self.task_thread.wait,
             partial(LoopCalls, exchange.loop.post, name),
             backends,
             exchange.files,
             _warn,
             exchange.loop.post,
             partial(LoopWatch, exchange.loop),
-            lambda: self.seat.cancelled,
-            self.seat.sleep,
-            self.seat.when_cancelled,
+            lambda: self.task_thread.cancelled,
+            self.task_thread.sleep,
+            self.task_thread.when_cancelled,
         )
         self._exchange = exchange
         self._info = info
@@ -94,10 +94,10 @@ class RunnerThread:
 
     def start(self, task: Task) -> None:
         with logged_with(facts_of_task(self._info)):
-            self.runner = self._exchange.run(task, self.seat)
+            self.runner = self._exchange.run(task, self.task_thread)
 
     def cancel(self) -> None:
-        self.seat.cancel()
+        self.task_thread.cancel()
 
     def ends_within(self, timeout_s: float) -> bool:
         """Wait for the end, however it comes; says whether it came."""
