@@ -26,11 +26,12 @@ FLAT = 0.12
 """Share of jobs whose records take one hop; of these, most are without credits."""
 LATE = 0.2
 """Share of jobs in which a task begins late, or never."""
-LATEST_MS = 400.0
+LATEST_MS = 150.0
 NEAR_MS = 0.5
-FAR_FRAMES = 1500
+MOST_FRAMES = 1000
+"""About so many full buffers are sent in a job, by all operators together."""
 RECORD_BYTES = 80
-SLOW_MS = 1500
+SLOW_MS = 600
 """What slow functions of a job take together, about."""
 SMALL_RECORDS = 20
 SMALL_BYTES = 1000
@@ -117,10 +118,10 @@ def plan_job(draft: Draft, calm: bool, run: Run, shape: ProgramShape, random: Ra
     patience_ms = settings.backoff_max_ms / 2
     record_bytes = RECORD_BYTES + sum(shape.padding) / len(shape.padding)
     frames = draft.records * record_bytes / settings.segment_bytes
-    wire_conditions = [
-        _draw_conditions(settings.segment_bytes, frames, random)
-        for _ in range(random.choice((1, 1, 3)))
-    ]
+    if frames > MOST_FRAMES:
+        longer = min(2048, int(settings.segment_bytes * frames / MOST_FRAMES))
+        settings = replace(settings, segment_bytes=longer, min_buffer_bytes=60)
+    wire_conditions = [_draw_conditions(frames, random) for _ in range(random.choice((1, 1, 3)))]
     if max(conditions.latency_ms for conditions in wire_conditions) > NEAR_MS:
         # With buffers of a byte over the longest wires nothing ends.
         settings = replace(settings, debloat_period_ms=10, min_buffer_bytes=60)
@@ -145,11 +146,11 @@ def plan_job(draft: Draft, calm: bool, run: Run, shape: ProgramShape, random: Ra
     )
 
 
-def _draw_conditions(segment_bytes: int, frames: float, random: Random) -> NetworkConditions:
-    """Neither far places for jobs of many frames, nor tiny windows for large ones."""
+def _draw_conditions(frames: float, random: Random) -> NetworkConditions:
+    """Neither far places nor tiny windows for jobs of many frames."""
     near, far = (0.01, 0.01, 0.5, NEAR_MS), (5.0, 30.0)
-    latency_ms = random.choice(near if frames > FAR_FRAMES else near + far)
-    narrow = latency_ms <= NEAR_MS and segment_bytes <= 100
+    latency_ms = random.choice(near if frames > MOST_FRAMES else near + far)
+    narrow = latency_ms <= NEAR_MS and frames <= MOST_FRAMES
     return NetworkConditions(
         latency_ms=latency_ms,
         jitter_ms=random.choice((0, 0.5, 4)) * latency_ms,
@@ -210,7 +211,7 @@ def _draw_sizes(
         settings,
         debloat=random.random() < 0.5,
         debloat_target_ms=random.choice((1, 5, 50)),
-        debloat_period_ms=random.choice((2, 10)),
+        debloat_period_ms=random.choice((4, 20)),
         debloat_samples=random.choice((1, 4)),
         min_buffer_bytes=random.choice((1, 10, 60)),
         spill_bytes=random.choice((150, 5 * MIB)),
