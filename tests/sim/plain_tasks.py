@@ -4,7 +4,7 @@ They are stepped by the threads of simulated jobs, so that a task that rests goe
 woken.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from random import Random
 
 from headgate.base.elements import Bundle, Record
@@ -74,7 +74,7 @@ class PlainReader:
     """Reads its channels to their end, or only so many buffers and events."""
 
     def __init__(
-        self, worker: SimWorker, name: str, inputs: Sequence[Input], most: int | None = None
+        self, worker: SimWorker, name: str, inputs: list[Input], most: int | None = None
     ) -> None:
         self.received: list[list[Record]] = [[] for _ in inputs]
         self.events: list[Event] = []

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Protocol
+from typing import Final, Protocol
 
+from headgate.base.checkpoints import Stop
 from headgate.base.ids import ChannelId, PartitionId
 from headgate.core.exchange.frames import (
     MAGIC,
@@ -20,11 +21,13 @@ from headgate.sim.worker import SimWorker
 
 PATIENCE_STEPS = 20
 STRANGER = "stranger"
+STOPS: Final = {"savepoint": Stop.NO, "suspend": Stop.SUSPEND, "drain": Stop.DRAIN}
+"""What people do to a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that happens to the network or a worker at a step of the run."""
+    """Something that happens to the network, a worker or the job at a step of the run."""
 
     kind: str
     step: int
@@ -32,13 +35,19 @@ class Fault:
 
 
 class Victims(Protocol):
-    """The tasks of a run, as far as faults concern them."""
+    """The driver of a run and its tasks, as far as faults and people concern them."""
 
     def names(self) -> list[str]: ...
 
     def cancel_task(self, name: str) -> None: ...
 
     def worker_lost(self, worker: SimWorker) -> None: ...
+
+    def die(self) -> None: ...
+
+    def hang_up(self) -> SimWorker | None: ...
+
+    def savepoint(self, stop: Stop) -> None: ...
 
 
 class Faults:
@@ -70,6 +79,9 @@ class Faults:
             "cancel": self._cancel,
             "kill": self._kill,
             "stranger": self._stranger,
+            "driver": self._driver,
+            "hang-up": self._hang_up,
+            **dict.fromkeys(STOPS, self._savepoint),
         }
 
     @property
@@ -143,6 +155,24 @@ class Faults:
             worker.die()
             self._victims.worker_lost(worker)
         return worker.name
+
+    def _driver(self, fault: Fault) -> str:
+        self._victims.die()
+        return ""
+
+    def _hang_up(self, fault: Fault) -> str:
+        """The driver and a worker lose their connection, and the worker ends itself."""
+        worker = self._victims.hang_up()
+        if worker is None:
+            return "nobody is left"
+        self.network.refused.append(worker.name)
+        self.frozen.append(worker.name)
+        return worker.name
+
+    def _savepoint(self, fault: Fault) -> str:
+        """Somebody wants one."""
+        self._victims.savepoint(STOPS[fault.kind])
+        return ""
 
     def _stranger(self, fault: Fault) -> str:
         """Somebody connects and talks nonsense, or nothing."""

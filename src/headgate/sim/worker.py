@@ -73,7 +73,8 @@ class SimWorker:
             make_store=self._make_store,
             spill_room=self.spills,
         )
-        self.later(tick_ms, "tick", self._tick)
+        if tick_ms:  # else no signs of life are sent, and time can jump
+            self.later(tick_ms, "tick", self._tick)
 
     def later(self, delay_ms: float, label: str, call: Callable[[], None]) -> None:
         """Call back after a while, or after thawing."""

@@ -170,7 +170,7 @@ def _scenario(
     job_graph = build_job_graph(program.graph)
     first = JobScenario(
         seed=seed,
-        calm=True,
+        calm=False,  # its checkpoints may be aborted
         settings=EXCHANGE,
         job_graph=job_graph,
         execution=build_execution_graph(job_graph, "job", 0),

@@ -5,7 +5,7 @@ the reference says. A program may go on with another parallelism where that does
 means: tasks that were as many as others stay so, and nothing is broadcast.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -22,7 +22,7 @@ from tests.sim.jobs.graphs import Draft
 from tests.sim.jobs.random_jobs import DrawnJob, NoThreads, draw_shape, plan_failure, plan_job
 from tests.sim.jobs.records import Observations
 
-FAULTS: Final = ("cut", "cut", "stall", "freeze", "kill", "kill", "refuse", "black-hole")
+NETWORK_FAULTS: Final = ("cut", "cut", "stall", "freeze", "kill", "kill", "refuse", "black-hole")
 DEEDS: Final = ("savepoint", "suspend", "suspend", "drain", "cancel", "driver")
 """What people do to a job; the last is the loss of its driver."""
 LONG_MS: Final = 20_000
@@ -33,20 +33,11 @@ LATE_MS: Final = (1.0, 25.0, 120.0)
 PARALLELISMS: Final[tuple[dict[int, int], ...]] = ({}, {1: 2, 2: 3, 3: 1}, {1: 3, 2: 1, 3: 2})
 
 
-@dataclass(frozen=True, slots=True)
-class Deed:
-    """Something that is done to the job as a whole, at a step of the run."""
-
-    kind: str
-    step: int
-
-
 @dataclass(slots=True)
 class DrawnRecovery(RecoveryScenario):
     """All runs of a job, before the first."""
 
     first: DrawnJob
-    deeds: list[Deed] = field(default_factory=list)
 
     @property
     def calm(self) -> bool:
@@ -83,7 +74,6 @@ class DrawnRecovery(RecoveryScenario):
             f"  {self.write_fails:.3f} of writings fail, {self.store_fails} of metadata; restart "
             f"after {self.pause_ms} ms, silence noticed after {self.notices_ms} ms",
             f"  {self.first.delays}",
-            *(f"  at step {deed.step}: {deed.kind}" for deed in self.deeds),
         ]
 
 
@@ -153,12 +143,11 @@ def _disturb(scenario: DrawnRecovery, random: Random) -> None:
         if dice < 0.3:
             plan_failure(first, random)
         elif dice < 0.65:
-            kind = random.choice(FAULTS)
+            kind = random.choice(NETWORK_FAULTS)
             lasts_ms = first.settings.heartbeat_timeout_ms * random.uniform(1.2, 3)
             first.faults.append(Fault(kind, _draw_step(random), lasts_ms))
         else:
-            scenario.deeds.append(Deed(random.choice(DEEDS), _draw_step(random)))
-    scenario.deeds.sort(key=lambda deed: deed.step)
+            first.faults.append(Fault(random.choice(DEEDS), _draw_step(random)))
 
 
 def _disturb_control(scenario: DrawnRecovery, random: Random) -> None:
@@ -172,8 +161,7 @@ def _disturb_control(scenario: DrawnRecovery, random: Random) -> None:
     if random.random() < 0.2 and not is_hasty:
         first.delays = replace(first.delays, message=LATE_MS)
     if random.random() < 0.15:
-        scenario.deeds.append(Deed("hang-up", _draw_step(random)))
-        scenario.deeds.sort(key=lambda deed: deed.step)
+        first.faults.append(Fault("hang-up", _draw_step(random)))
 
 
 def _draw_step(random: Random) -> int:

@@ -5,22 +5,17 @@ do not wait (at least once) all of that, and perhaps some of it twice.
 """
 
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import ClassVar
 
-from headgate.base.checkpoints import Stop
-from headgate.control.life_cycle import JobState
 from headgate.sim.clock import Clock
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.sim_job import RecoveringJob
 from headgate.sim.worker import CheckFailed, SimWorker
 from tests.sim.jobs.ends import some_of
-from tests.sim.jobs.random_jobs import DrawnJob
-from tests.sim.jobs.random_recoveries import Deed, DrawnRecovery, draw_recovery
+from tests.sim.jobs.random_recoveries import DrawnRecovery, draw_recovery
 from tests.sim.jobs.records import Observations
 from tests.sim.jobs.world import JobWorld
 from tests.sim.outcome import Outcome
-
-STOPS: Final = {"savepoint": Stop.NO, "suspend": Stop.SUSPEND, "drain": Stop.DRAIN}
 
 
 class CountingJob(RecoveringJob):
@@ -51,15 +46,14 @@ class RecoveryWorld(JobWorld):
         assert commit_log is not None
         self.commit_log = commit_log
         commit_log.is_complete = self.job.storage.is_complete
-        self._deeds = list(plan.deeds)
         self._rescaled_at = 0  # the first attempt with the present parallelism
 
     def run_all(self) -> None:
-        scenario: DrawnJob | None = self.plan.first
+        scenario: JobScenario | None = self.plan.first
         while scenario is not None:
             self._run_once(scenario)
             rescaled = self.job.rescaled
-            scenario = self._what_next()
+            scenario = self.next_run(self.job)
             if self.job.rescaled > rescaled:
                 self._rescaled_at = self.job.attempts + 1
                 self.observations.unordered_before = self._rescaled_at
@@ -67,10 +61,9 @@ class RecoveryWorld(JobWorld):
 
     # Runs.
 
-    def _run_once(self, scenario: DrawnJob) -> None:
+    def _run_once(self, scenario: JobScenario) -> None:
         self.begin(scenario)
         driver = self.driver
-        driver.on_attempt = self._new_attempt
         while driver.outcome is None and not driver.is_gone:
             self.step()
         if not driver.is_gone:
@@ -80,11 +73,9 @@ class RecoveryWorld(JobWorld):
         self._kill(self.workers)
         self._new_observations()
 
-    def _new_attempt(self) -> None:
-        """In the same workers."""
-        self.network.refused.clear()
+    def new_attempt(self) -> None:
+        super().new_attempt()
         self.laws.look_closely()
-        self.look_who_runs()
         self._new_observations()
         self.plan.first.run.attempt = self.job.attempts + 1  # which is about to be planned
 
@@ -96,23 +87,6 @@ class RecoveryWorld(JobWorld):
         self.dead = []
         self.observations = self.plan.first.run.observations = Observations()
         self.observations.unordered_before = self._rescaled_at
-
-    def _what_next(self) -> DrawnJob | None:
-        """After a run; None: the job has come to its end."""
-        outcome, job, savepoint = self.driver.outcome, self.job, self.driver.stopped_with
-        if outcome is not None and outcome.state is JobState.FAILED:
-            if outcome.restart_in_ms is None:
-                problem = f"{outcome.problem} {outcome.reason}"
-                raise CheckFailed(f"the job has failed for good: {problem}")
-        elif savepoint is not None:
-            job.go_on_from(savepoint)
-        elif outcome is not None and outcome.state is JobState.FINISHED:
-            return None
-        else:
-            job.new_driver()
-        scenario = job.next_run()
-        assert isinstance(scenario, DrawnJob)
-        return scenario
 
     def _kill(self, workers: list[SimWorker]) -> None:
         """Their processes end."""
@@ -128,34 +102,10 @@ class RecoveryWorld(JobWorld):
 
     # One step.
 
-    def disturb(self) -> str | None:
-        driver = self.driver
-        if driver.is_gone:
-            return None
-        if driver.outcome is None and self._deeds and self._deeds[0].step <= self.steps:
-            deed = self._deeds.pop(0)
-            self.struck.append(deed.kind)
-            self._do(deed)
-            return f"{self.clock.now_ms:.3f} deed: {deed.kind}"
-        return super().disturb()
-
     def check_observations(self) -> None:
         super().check_observations()
         if self.commit_log.problems:
             raise CheckFailed(self.commit_log.problems[0])
-
-    def _do(self, deed: Deed) -> None:
-        if deed.kind == "driver":
-            self.driver.die()
-        elif deed.kind == "cancel":
-            self.driver.cancel_task("")
-        elif deed.kind == "hang-up":
-            worker = self.driver.hang_up()
-            if worker is not None:
-                self.network.refused.append(worker.name)
-                self.faults.frozen.append(worker.name)
-        else:
-            self.driver.savepoint(STOPS[deed.kind])
 
     # The end.
 

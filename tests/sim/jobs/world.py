@@ -8,19 +8,16 @@ goes on only if it is woken. After a run everything is home.
 from collections import Counter, deque
 from collections.abc import Callable
 from math import inf
-from random import Random
 from typing import ClassVar, Final
 
 from headgate.base.messages import TaskState
 from headgate.sim.clock import Clock
-from headgate.sim.faults import Faults
 from headgate.sim.jobs.deployment import SimTask
-from headgate.sim.jobs.driver import SimDriver
+from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.sim_job import SimJob
 from headgate.sim.jobs.threads import SimThread
-from headgate.sim.network import Network, NetworkConditions
-from headgate.sim.scheduler import Scheduler
-from headgate.sim.worker import CheckFailed, SimWorker
+from headgate.sim.jobs.world import SimWorld
+from headgate.sim.worker import CheckFailed
 from tests.sim.jobs.ends import Ends, some_of
 from tests.sim.jobs.random_jobs import DrawnJob, draw_job
 from tests.sim.laws import Laws
@@ -30,22 +27,15 @@ MOST_STEPS: Final = 1_000_000
 PATIENCE_MS: Final = 2_500
 """A job that stands still for so long is cancelled if one of its tasks never begins."""
 TRACE_LINES: Final = 40
-QUIET: Final = (" tick of ", " flush of ", " heartbeat")
-"""Timers that fire all the time; a failure shows the steps before the last ones without them."""
 
 
-class JobWorld:
+class JobWorld(SimWorld):
     """Of one run; ``RecoveryWorld`` has several, one after the other."""
 
     name: ClassVar = "jobs"
     stall_ms: ClassVar = 6_000.0
 
-    driver: SimDriver
     laws: Laws
-    scheduler: Scheduler
-    faults: Faults
-    workers: list[SimWorker]
-    network: Network
 
     def __init__(
         self,
@@ -54,19 +44,14 @@ class JobWorld:
         on_trace: Callable[[str], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
+        super().__init__(scenario, job, clock or Clock())
         self.scenario = scenario
-        self.job = job
-        self.clock = clock or Clock()
         self.observations = scenario.run.observations
-        self.steps = self.runs = self.items = 0
-        self.struck: list[str] = []
+        self.items = 0
         self.trace: deque[str] = deque(maxlen=TRACE_LINES)
         self.dead: list[str] = []
         """Places of tasks that ended with their workers."""
-        self.running: list[SimTask] = []
         self._on_trace = on_trace or (lambda line: None)
-        self._random = Random(f"steps {scenario.seed}")
-        self._known = 0  # tasks of the driver
         self._held = scenario.held
         self._has_given_up = False
         self._progress: tuple[int, int, int] = (0, 0, 0)
@@ -104,32 +89,15 @@ class JobWorld:
 
     # Runs.
 
-    def begin(self, scenario: DrawnJob) -> None:
-        """New workers, and a new driver."""
-        seed, clock = f"{scenario.seed} {self.runs or ''}", self.clock
-        self.network = Network(clock, Random(f"network {seed}"), self._pick_conditions)
-        nonces = Random(f"workers {seed}")
-        self.workers = [
-            SimWorker(
-                index, scenario.settings, scenario.segments(index), clock, self.network, nonces,
-                scenario.tick_ms,
-            )
-            for index in range(scenario.workers)
-        ]  # fmt: skip
-        for worker in self.workers:
-            worker.peers = self.workers
-        self.driver = SimDriver(self.job, scenario, self.workers, clock)
-        scenario.run.attempt, scenario.run.threads = self.job.attempts, self
-        left = self.faults.left if self.runs else list(scenario.faults)
-        chance = Random(f"faults {seed}")
-        self.faults = Faults(left, self.network, self.workers, self.driver, chance)
+    def begin(self, scenario: JobScenario) -> None:
+        super().begin(scenario)
+        run = self.scenario.run
+        run.attempt, run.threads = self.job.attempts, self
         self.laws = Laws(self.workers, self.faults, scenario.settings)
         for manager in self.driver.managers:
             self.laws.holders[manager.worker.name] = manager.tasks
-        self._ends = Ends(self.laws, clock, scenario.calm, lambda: self.driver.has_cancelled)
-        self.scheduler = Scheduler(clock, self.workers, self._random, scenario.weights)
-        self.runs += 1
-        self._known = 0
+        calm, driver = self.scenario.calm, self.driver
+        self._ends = Ends(self.laws, self.clock, calm, lambda: driver.has_cancelled)
 
     def thread_of(self, task: str) -> SimThread:
         """By the name that functions know; the newest."""
@@ -149,79 +117,48 @@ class JobWorld:
     # One step.
 
     def step(self) -> None:
-        self.steps += 1
-        self.clock.advance(self.scenario.step_ms)
-        done = self.disturb() or self.scheduler.act()
+        done = self.act()
         if done is None:
-            raise CheckFailed(f"nothing will ever happen again: {self._who_waits()}")
+            raise CheckFailed(f"nothing will ever happen again: {self.who_waits()}")
         line = f"{self.steps} {done}"
-        if not any(quiet in line for quiet in QUIET):
-            self.trace.append(line)
+        if not (" tick of " in line or " flush of " in line or " heartbeat" in line):
+            self.trace.append(line)  # without timers that fire all the time
         self._on_trace(line)
         self.laws.after_step(self.steps)
         self.check_observations()
         self.look_who_runs()
         self.note_ends()
+        if self._held:
+            self.give_turns()
         self._check_progress()
-
-    def disturb(self) -> str | None:
-        """What happens to the job from outside, if its time has come."""
-        if self.driver.outcome is not None:
-            return None
-        fault = self.faults.next_due(self.steps)
-        if fault is None:
-            return None
-        what = self.faults.strike(fault, self.steps)
-        self.struck.append(fault.kind)
-        return f"{self.clock.now_ms:.3f} fault: {fault.kind} {what}"
 
     def check_observations(self) -> None:
         """Raise what the functions have found."""
         if self.observations.problems:
             raise CheckFailed(self.observations.problems[0])
 
-    def look_who_runs(self) -> None:
-        """There may be new tasks."""
-        tasks = self.driver.tasks
-        if self._known < len(tasks):
-            for task in tasks[self._known :]:
-                self._ends.began(task)
-            self.running += tasks[self._known :]
-            self._known = len(tasks)
-            self._give_turns()
-        elif self._held:
-            self._give_turns()
+    def began(self, task: SimTask) -> None:
+        self._ends.began(task)
 
-    def _give_turns(self) -> None:
+    def give_turns(self) -> None:
         """All that run take their turns, but those that have not begun."""
         held = {task for task, at_ms in self._held.items() if self.clock.now_ms < at_ms}
         self.scheduler.tasks = [
             task.thread for task in self.running if task.name not in held or task.thread.cancelled
         ]
 
-    def note_ends(self) -> None:
-        """Look at tasks that are over."""
-        over = [task for task in self.running if task.thread.is_over]
-        if not over:
-            return
-        self.running = [task for task in self.running if not task.thread.is_over]
-        self._give_turns()
-        vertices = self.scenario.job_graph.vertices
-        for task in over:
-            if task.thread.worker.dead:
-                operators = vertices[task.order.vertex].chain.operators
-                self.dead += [f"{operator.id}.{task.order.subtask}" for operator in operators]
-            else:
-                self._ends.check(task)
-                _check_open(task)
+    def ended(self, task: SimTask) -> None:
+        """Look at a task that is over."""
+        if task.thread.worker.dead:
+            operators = self.driver.vertices[task.order.vertex].chain.operators
+            self.dead += [f"{operator.id}.{task.order.subtask}" for operator in operators]
+        else:
+            self._ends.check(task)
+            _check_open(task)
 
     def _check_progress(self) -> None:
-        progress = (
-            self.observations.records_read,
-            self._known - len(self.running),
-            self.job.attempts,
-        )
-        now_ms = self.clock.now_ms
+        ended, now_ms = self._known - len(self.running), self.clock.now_ms
+        progress = (self.observations.records_read, ended, self.job.attempts)
         if progress != self._progress:
             self._progress, self._progress_ms = progress, now_ms
         waits_ms = now_ms - self._progress_ms
@@ -232,7 +169,7 @@ class JobWorld:
         # A long record in short buffers, one round trip each, is slow and no standstill.
         bytes_in = sum(gate.statistics().bytes_in for task in self.running for gate in task.gates)
         if self.steps > MOST_STEPS or bytes_in == self._bytes_in:
-            raise CheckFailed(f"the job does not go on: {self.driver.shown}; {self._who_waits()}")
+            raise CheckFailed(f"the job does not go on: {self.driver.shown}; {self.who_waits()}")
         self._bytes_in, self._progress_ms = bytes_in, now_ms
 
     def _give_up(self) -> None:
@@ -251,15 +188,6 @@ class JobWorld:
             if task.name not in tied:
                 raise CheckFailed(f"{task.thread.name} waits for {task.thread.waits_for}, idly")
         self.driver.cancel_task("")
-
-    def _who_waits(self) -> str:
-        return "; ".join(
-            f"{task.thread.name} ({task.state.value}) waits for {task.thread.waits_for}"
-            for task in self.running
-        )
-
-    def _pick_conditions(self) -> NetworkConditions:
-        return self._random.choice(self.scenario.wire_conditions)
 
     # The end.
 

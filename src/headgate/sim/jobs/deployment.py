@@ -30,7 +30,7 @@ class SimTaskWorker:
         self._attempt = attempt
 
     def create_thread(self, order: TaskOrder, info: TaskInfo) -> SimThread:
-        random = Random(f"seat {order.id} {self._scenario.seed} {self._attempt}")
+        random = Random(f"thread {order.id} {self._scenario.seed} {self._attempt}")
         scenario = self._scenario
         return SimThread(info.name, self._worker, random, scenario.called_in, scenario.delays)
 

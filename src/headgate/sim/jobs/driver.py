@@ -8,6 +8,7 @@ own loss.
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from random import Random
 from typing import Final
 
@@ -40,6 +41,7 @@ from headgate.control.effects import (
 from headgate.control.job import JobRun
 from headgate.core.operators.split_discovery import pickled_position, pickled_splits
 from headgate.functions.source import SplitEnumerator
+from headgate.plan.job_graph import JobVertex
 from headgate.sim.clock import Clock
 from headgate.sim.jobs.deployment import SimTask
 from headgate.sim.jobs.scenario import JobScenario
@@ -108,7 +110,13 @@ class SimDriver:
         self._machine = JobRun(job.plan_attempt(scenario.job_graph), TIMES, job.recovery)
         for slot, arrive_ms in enumerate(scenario.arrive_ms):
             clock.later(arrive_ms, f"slot {slot} registers", partial(self._arrived, slot))
-        clock.later(HEARTBEAT_MS, "heartbeat", self._listen)
+        if job.notices_ms < inf:
+            clock.later(HEARTBEAT_MS, "heartbeat", self._listen)
+
+    @property
+    def vertices(self) -> tuple[JobVertex, ...]:
+        """Of the job, as this run has planned them."""
+        return self._scenario.job_graph.vertices
 
     @property
     def shown(self) -> str:
@@ -188,8 +196,10 @@ class SimDriver:
             self._tell(partial(self._machine.splits_wanted, report))
         elif isinstance(report, SourceTimeReported):
             self._tell(partial(self._machine.source_time_reported, report))
+        elif isinstance(report, TimeReported):
+            run, task, group, time_ms = report.run, report.task, report.group, report.watermark_ms
+            self._tell(lambda: self._machine.time_reported(run, task, group, time_ms))
         else:
-            assert not isinstance(report, TimeReported), "no source is aligned with others"
             self._tell(partial(self._machine.checkpoint_reported, report, now_ms))
 
     def _send(self, send: Send) -> None:

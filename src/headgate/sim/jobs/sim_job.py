@@ -40,6 +40,8 @@ class SimJob:
     def __init__(self, seed: int) -> None:
         self.storage = SimStorage()
         self.attempts = 0
+        self.stores = 0
+        """Checkpoints and savepoints so far."""
         self.recovery: Recovery | None = None
         self.random = Random(f"job {seed}")
         self.write_fails = self.store_fails = 0.0
@@ -55,6 +57,7 @@ class SimJob:
     def stored(self, store: StoreCheckpoint) -> None:
         """The storage has a checkpoint of the present run."""
         self.storage.store(store)
+        self.stores += 1
 
     def ends_with(self, savepoint: StoreCheckpoint) -> None:
         """A savepoint has ended the job."""
