@@ -16,8 +16,7 @@ import itertools
 import sys
 import tracemalloc
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import log10
 from pathlib import Path
@@ -30,12 +29,12 @@ from headgate.core.buffers.sizing import GateShape, buffer_need, partition_bound
 from headgate.core.exchange.frames import PREFIX, AddCredit, Kind, encode
 from headgate.core.exchange.sender import Reader
 from headgate.core.task.environment import Here, Input, RemoteProducer
-from headgate.sim import network
 from headgate.sim.clock import Clock
-from headgate.sim.network import NetworkConditions
+from headgate.sim.network import Network, NetworkConditions
 from headgate.sim.scheduler import Scheduler
 from headgate.sim.worker import SimWorker
 from tests.sim.plain_tasks import PlainReader, PlainWriter
+from tests.sim.tap import Tap
 
 PICTURE: Final = Path(__file__).with_name("scaling.svg")
 SIZES: Final = (4, 8, 16, 32, 100, 300, 1000)
@@ -189,24 +188,17 @@ class Traffic:
     credit_bytes: int
 
 
-@contextmanager
-def counted() -> Iterator[dict[str, Counter[int]]]:
-    """Count the frames of all wires by their kind, and their bytes."""
-    frames: dict[str, Counter[int]] = {"frames": Counter(), "bytes": Counter()}
+def counting(frames: Counter[int], size: Counter[int]) -> type[Tap]:
+    """Taps that count frames by their kind, and their bytes."""
 
-    class CountingTap(network.Tap):
+    class CountingTap(Tap):
         def _seen(self) -> None:
             length, _, _, kind = PREFIX.unpack_from(self.head)
-            frames["frames"][kind] += 1
-            frames["bytes"][kind] += PREFIX.size + length
+            frames[kind] += 1
+            size[kind] += PREFIX.size + length
             super()._seen()
 
-    plain = network.Tap
-    network.Tap = CountingTap  # type: ignore[misc]
-    try:
-        yield frames
-    finally:
-        network.Tap = plain  # type: ignore[misc]
+    return CountingTap
 
 
 def settings_for(flow: FlowControl) -> ExchangeSettings:
@@ -225,11 +217,17 @@ class Cluster:
     """A producer and a consumer on each worker; the consumer of the first one may stop."""
 
     def __init__(
-        self, count: int, settings: ExchangeSettings, records: int | None, stops: bool
+        self,
+        count: int,
+        settings: ExchangeSettings,
+        records: int | None,
+        stops: bool,
+        make_tap: Callable[[], Tap | None] = lambda: None,
     ) -> None:
         """``records`` of each producer; None: without an end."""
         self.clock = Clock()
-        wires = network.Network(self.clock, Random("network"), lambda: WIRE)
+        wires = Network(self.clock, Random("network"), lambda: WIRE)
+        wires.make_tap = make_tap
         need = buffer_need(settings, [count], [GateShape(count, count - 1)], count - 1)
         held = need.exclusive + need.gates + need.partitions + need.landing
         arena = held + count * (2 * count + 16)
@@ -291,12 +289,13 @@ def _numbered(count: int | None) -> Iterator[tuple[int, bytes]]:
 
 def real_traffic(count: int, flow: FlowControl, steps: int = 120) -> Traffic:
     """Everybody writes and reads; how many messages that takes."""
-    with counted() as frames:
-        cluster = Cluster(count, settings_for(flow), steps, stops=False)
-        while not all(task.thread.is_over for task in cluster.readers):
-            cluster.step()
-        cluster.kill()
-    found, size = frames["frames"], frames["bytes"]
+    found: Counter[int] = Counter()
+    size: Counter[int] = Counter()
+    tap = counting(found, size)
+    cluster = Cluster(count, settings_for(flow), steps, stops=False, make_tap=tap)
+    while not all(task.thread.is_over for task in cluster.readers):
+        cluster.step()
+    cluster.kill()
     return Traffic(
         found[Kind.BUFFER], found[Kind.ADD_CREDIT], size[Kind.BUFFER], size[Kind.ADD_CREDIT]
     )

@@ -14,6 +14,7 @@ whole).
 from collections.abc import Sequence
 from typing import Final
 
+from headgate.base.elements import ByteLike
 from headgate.base.errors import TransportError
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.core.egress.pipelined import PipelinedSubpartition
@@ -22,10 +23,11 @@ from headgate.core.exchange.frames import Kind
 from headgate.core.ingress.remote import RemoteChannel
 from headgate.sim.connection import SimConnection
 from headgate.sim.faults import Faults
-from headgate.sim.tap import Seen
+from headgate.sim.network import Pipe
 from headgate.sim.worker import CheckFailed, SimWorker
 from tests.core.ingress.credit import credit_of
 from tests.sim.segments import Holder, count_segments
+from tests.sim.tap import Seen, Tap
 
 CLOSE_STEPS: Final = 1000
 """So many steps after the beginning and after each fault the cheap checks come after every step."""
@@ -170,15 +172,21 @@ def _check_wire(consuming: SimConnection, producing: SimConnection | None) -> No
     if producing is not None and not producing.link.is_alive:
         return
     early = link.session._early or []
-    going = consuming.outgoing.frames([*link.outbox.unsent(), *early])
+    going = _frames(consuming.outgoing, [*link.outbox.unsent(), *early])
     coming: list[Seen] = []
     if producing is not None:
-        coming = consuming.incoming.frames(producing.link.outbox.unsent())
+        coming = _frames(consuming.incoming, producing.link.outbox.unsent())
     for channel in link.session.channels.values():
         assert isinstance(channel, RemoteChannel)
         sender = None if producing is None else producing.link
         assert sender is None or isinstance(sender, ProducerEnd)
         _check_credit_of(channel, link, sender, going, coming)
+
+
+def _frames(pipe: Pipe, ahead: list[ByteLike]) -> list[Seen]:
+    """Those that have not been read yet, and those in bytes that will be written next."""
+    assert pipe.tap is None or isinstance(pipe.tap, Tap)
+    return [] if pipe.tap is None else pipe.tap.peek(ahead)
 
 
 def _check_credit_of(

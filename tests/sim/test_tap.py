@@ -16,7 +16,7 @@ from headgate.core.exchange.frames import (
     encode,
     encode_buffer_head,
 )
-from headgate.sim.tap import Tap
+from tests.sim.tap import Tap
 
 FRAMES = [
     encode(PartitionRequest(ChannelId(7), 3, 0, PartitionId("p"))),

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from typing import Protocol
 
 from headgate.base.elements import ByteLike
 from headgate.sim.clock import Clock
-from headgate.sim.tap import Seen, Tap
 
 TAIL_MS = 0.001
 PIECE_MS = 10
@@ -37,6 +37,16 @@ class NetworkConditions:
         )
 
 
+class Tap(Protocol):
+    """Listens to the bytes of a pipe."""
+
+    def feed(self, data: ByteLike) -> None:
+        """They were written."""
+
+    def forget(self, read: int) -> None:
+        """So many bytes have been read in all."""
+
+
 class Pipe:
     """Bytes on their way from one side to the other, like two socket buffers with a cable."""
 
@@ -44,8 +54,7 @@ class Pipe:
         self, name: str, clock: Clock, conditions: NetworkConditions, random: Random
     ) -> None:
         self.name = name
-        self.tap: Tap | None = Tap()
-        """None: what is written here need not be frames."""
+        self.tap: Tap | None = None
         self.read = 0
         self.written = 0
         self.end: str | None = None
@@ -101,10 +110,6 @@ class Pipe:
         self._last_ms = max(self._last_ms, self._free_ms + delay)
         self._flying.append(piece)
         self._clock.later(self._last_ms - now, f"arrival {self.name}", self._arrive)
-
-    def frames(self, ahead: list[ByteLike]) -> list[Seen]:
-        """The frames that have not been read yet, and those in bytes that will be written next."""
-        return [] if self.tap is None else self.tap.peek(ahead)
 
     def finish(self, reason: str) -> None:
         """The writer closed: the reader learns it behind the last byte."""
@@ -217,6 +222,8 @@ class Network:
         """Workers at which nobody accepts (any more)."""
         self.swallows = 0
         """So many of the next connections are never answered."""
+        self.make_tap: Callable[[], Tap | None] = lambda: None
+        """For every pipe of the wires to come."""
         self._conditions = conditions
 
     def wire(self, consumer: str, producer: str) -> Wire:
@@ -225,6 +232,7 @@ class Network:
         number = len(self.wires)
         up = Pipe(f"{consumer}→{producer}#{number}", self.clock, conditions, self.random)
         down = Pipe(f"{producer}→{consumer}#{number}", self.clock, conditions, self.random)
+        up.tap, down.tap = self.make_tap(), self.make_tap()
         wire = Wire(f"{consumer}→{producer}#{number}", consumer, producer, up, down)
         self.wires.append(wire)
         if self.swallows:

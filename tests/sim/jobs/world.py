@@ -22,6 +22,7 @@ from tests.sim.jobs.ends import Ends, some_of
 from tests.sim.jobs.random_jobs import DrawnJob, draw_job
 from tests.sim.laws import Laws
 from tests.sim.outcome import Outcome, RunFailed, problem_of
+from tests.sim.tap import Tap
 
 MOST_STEPS: Final = 1_000_000
 PATIENCE_MS: Final = 2_500
@@ -91,6 +92,7 @@ class JobWorld(SimWorld):
 
     def begin(self, scenario: JobScenario) -> None:
         super().begin(scenario)
+        self.network.make_tap = Tap
         run = self.scenario.run
         run.attempt, run.threads = self.job.attempts, self
         self.laws = Laws(self.workers, self.faults, scenario.settings)
