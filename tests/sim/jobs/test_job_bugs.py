@@ -396,7 +396,11 @@ BUGS = {
 }
 
 
-RARE = {a_segment_is_forgotten_at_release: 90, shared_records_are_handed_over: 100}
+RARE = {
+    a_segment_is_forgotten_at_release: 90,
+    a_silent_peer_is_not_noticed: 90,
+    shared_records_are_handed_over: 100,
+}
 """Seeds to begin with, for bugs that few programs show."""
 
 
