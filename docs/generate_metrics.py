@@ -2,35 +2,48 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from headgate.observe import metric_families as families
-from headgate.observe.call_families import ASYNC_FAMILIES, BATCH_FAMILIES
-from headgate.observe.metric_family import (
+from headgate.base.figures import (
+    MAX,
+    MIN,
+    AsyncFigures,
+    BatchFigures,
+    GateFigures,
+    MetricFamily,
+    OperatorFigures,
+    OutputFigures,
+    TaskManagerFigures,
+    metrics_of,
+)
+from headgate.base.job_records import CheckpointPart, CheckpointRecord, CheckpointsRecord
+from headgate.base.messages import TaskFigures
+from headgate.observe.metric_tables import (
+    BUILD,
     GATE_LABELS,
     JOB_LABELS,
+    JOB_STATUS,
     OPERATOR_LABELS,
     OUTPUT_LABELS,
     PROCESS_LABELS,
+    SUBTASKS,
     TASK_LABELS,
-    MetricFamily,
-    MetricMerge,
+    JobRecord,
     SpecialMetric,
 )
 
 PAGE = Path(__file__).with_name("metrics.md")
 START, END = "<!-- metrics -->\n", "<!-- /metrics -->"
-TABLES: tuple[tuple[str, tuple[str, ...], tuple[Any, ...]], ...] = (
-    ("The job", JOB_LABELS, (families.BUILD, families.JOB_STATUS, *families.JOB_FAMILIES)),
-    ("The last completed checkpoint", JOB_LABELS, families.LAST_CHECKPOINT_FAMILIES),
-    ("Tasks", TASK_LABELS, (families.SUBTASKS, *families.TASK_FAMILIES, families.LATENCY)),
-    ("Inputs", GATE_LABELS, families.GATE_FAMILIES),
-    ("Outputs", OUTPUT_LABELS, families.OUTPUT_FAMILIES),
-    ("Operators", OPERATOR_LABELS, families.OPERATOR_FAMILIES),
-    ("Asynchronous calls", OPERATOR_LABELS, ASYNC_FAMILIES),
-    ("Calls in batches", OPERATOR_LABELS, BATCH_FAMILIES),
-    ("Tasks in the last completed checkpoint", TASK_LABELS, families.PART_FAMILIES),
-    ("Task managers", PROCESS_LABELS, families.PROCESS_FAMILIES),
+TABLES: tuple[tuple[str, tuple[str, ...], tuple[SpecialMetric | type, ...]], ...] = (
+    ("The job", JOB_LABELS, (BUILD, JOB_STATUS, JobRecord, CheckpointsRecord)),
+    ("The last completed checkpoint", JOB_LABELS, (CheckpointRecord,)),
+    ("Tasks", TASK_LABELS, (SUBTASKS, TaskFigures)),
+    ("Inputs", GATE_LABELS, (GateFigures,)),
+    ("Outputs", OUTPUT_LABELS, (OutputFigures,)),
+    ("Operators", OPERATOR_LABELS, (OperatorFigures,)),
+    ("Asynchronous calls", OPERATOR_LABELS, (AsyncFigures,)),
+    ("Calls in batches", OPERATOR_LABELS, (BatchFigures,)),
+    ("Tasks in the last completed checkpoint", TASK_LABELS, (CheckpointPart,)),
+    ("Task managers", PROCESS_LABELS, (TaskManagerFigures,)),
 )
 UNITS = ("seconds", "bytes", "ratio", "records", "buffers", "calls", "cores")
 
@@ -38,13 +51,16 @@ UNITS = ("seconds", "bytes", "ratio", "records", "buffers", "calls", "cores")
 def tables() -> str:
     """All metrics, by what they are about."""
     parts = []
-    for title, labels, metrics in TABLES:
+    for title, labels, sources in TABLES:
+        metrics: list[MetricFamily | SpecialMetric] = []
+        for source in sources:
+            metrics += metrics_of(source) if isinstance(source, type) else (source,)
         shown = ", ".join(f"`{label}`" for label in labels)
         parts.append(f"\n### {title}\n\nLabels: {shown}.\n\n{table(labels, metrics)}\n")
     return "".join(parts)
 
 
-def table(labels: tuple[str, ...], metrics: Iterable[MetricFamily[Any] | SpecialMetric]) -> str:
+def table(labels: tuple[str, ...], metrics: Iterable[MetricFamily | SpecialMetric]) -> str:
     rows = ["| name | type, unit | meaning | in Flink |", "|---|---|---|---|"]
     for metric in metrics:
         meaning = metric.meaning
@@ -53,9 +69,9 @@ def table(labels: tuple[str, ...], metrics: Iterable[MetricFamily[Any] | Special
                 own = [f"`{label}`" for label in metric.labels if label not in labels]
                 more = "" if set(labels) <= set(metric.labels) else ", and no others"
                 meaning += f" Label{'s' if len(own) > 1 else ''} {', '.join(own)}{more}."
-        elif metric.is_moment or metric.merge is MetricMerge.MAX:
+        elif metric.is_age or metric.merge is MAX:
             meaning += " Of subtasks, the largest." if labels is TASK_LABELS else ""
-        elif metric.merge is MetricMerge.MIN:
+        elif metric.merge is MIN:
             meaning += " Of subtasks, the smallest."
         flink = f"`{metric.flink}`" if metric.flink else ""
         flink = flink.replace(", ", "`, `").replace(" + ", "` + `")
@@ -63,7 +79,7 @@ def table(labels: tuple[str, ...], metrics: Iterable[MetricFamily[Any] | Special
     return "\n".join(rows)
 
 
-def unit(metric: MetricFamily[Any] | SpecialMetric) -> str:
+def unit(metric: MetricFamily | SpecialMetric) -> str:
     """The last word of the name says it, with what kind of metric it is."""
     words = metric.name.removesuffix("_total").removesuffix("_used").split("_")
     found = next((word for word in reversed(words) if word in UNITS), "")

@@ -3,7 +3,11 @@
 Law: each list is bounded by whoever keeps it; times are milliseconds since 1970.
 """
 
+from typing import Annotated
+
 import msgspec
+
+from headgate.base.figures import MAX, MetricFamily
 
 
 class FailureRecord(msgspec.Struct, frozen=True):
@@ -36,29 +40,103 @@ class CheckpointPart(msgspec.Struct, frozen=True, array_like=True):
     task: str
     vertex: int
     subtask: int
-    took_ms: float
+    took_ms: Annotated[
+        float,
+        MetricFamily(
+            "headgate_task_checkpoint_duration_seconds",
+            "Last completed checkpoint: from its trigger to the acknowledgement of a subtask.",
+            merge=MAX,
+        ),
+    ]
     """From the trigger to the acknowledgement, as the driver has seen them."""
-    align_ms: float
-    sync_ms: float
-    async_ms: float
-    state_bytes: int
-    in_flight_bytes: int
+    align_ms: Annotated[
+        float,
+        MetricFamily(
+            "headgate_task_checkpoint_alignment_seconds",
+            "Last completed checkpoint: from the first barrier to the last one.",
+            "checkpointAlignmentTime",
+            MAX,
+        ),
+    ]
+    sync_ms: Annotated[
+        float,
+        MetricFamily(
+            "headgate_task_checkpoint_sync_seconds",
+            "Last completed checkpoint: how long processing stood still for the copy of the state.",
+            merge=MAX,
+        ),
+    ]
+    async_ms: Annotated[
+        float,
+        MetricFamily(
+            "headgate_task_checkpoint_async_seconds",
+            "Last completed checkpoint: how long the state was written in the background.",
+            merge=MAX,
+        ),
+    ]
+    state_bytes: Annotated[
+        int,
+        MetricFamily("headgate_task_checkpoint_state_bytes", "Last completed checkpoint: state."),
+    ]
+    in_flight_bytes: Annotated[
+        int,
+        MetricFamily(
+            "headgate_task_checkpoint_in_flight_bytes",
+            "Last completed checkpoint: stored records on their way.",
+        ),
+    ]
     unaligned: bool
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True):
     """One checkpoint or savepoint, pending or ended."""
 
-    checkpoint: int
+    checkpoint: Annotated[
+        int,
+        MetricFamily(
+            "headgate_checkpoint_id",
+            "Number of the last completed checkpoint.",
+            "lastCompletedCheckpointId",
+        ),
+    ]
     kind: str
     """``checkpoint`` or ``savepoint``."""
     status: str
     """``in_progress``, ``completed`` or ``failed``."""
-    triggered_at_ms: int
-    took_ms: float
+    triggered_at_ms: Annotated[
+        int,
+        MetricFamily(
+            "headgate_checkpoint_age_seconds",
+            "How long ago the last completed checkpoint was triggered: a restart would repeat the "
+            "records of this time.",
+            is_age=True,
+        ),
+    ]
+    took_ms: Annotated[
+        float,
+        MetricFamily(
+            "headgate_checkpoint_duration_seconds",
+            "How long the last completed checkpoint took, from its trigger until it was stored.",
+            "lastCheckpointDuration",
+        ),
+    ]
     """So far, or until it was stored or aborted."""
-    state_bytes: int = 0
-    in_flight_bytes: int = 0
+    state_bytes: Annotated[
+        int,
+        MetricFamily(
+            "headgate_checkpoint_size_bytes",
+            "State in the last completed checkpoint.",
+            "lastCheckpointFullSize",
+        ),
+    ] = 0
+    in_flight_bytes: Annotated[
+        int,
+        MetricFamily(
+            "headgate_checkpoint_in_flight_bytes",
+            "Records on their way that the last completed checkpoint has stored.",
+            "lastCheckpointPersistedData",
+        ),
+    ] = 0
     unaligned: bool = False
     path: str = ""
     """Where it is stored, or will be."""
@@ -73,10 +151,38 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
 class CheckpointsRecord(msgspec.Struct, frozen=True):
     """Counts over the job's life, without savepoints, and the newest of both, newest first."""
 
-    triggered: int = 0
-    completed: int = 0
-    failed: int = 0
-    pending: int = 0
+    triggered: Annotated[
+        int,
+        MetricFamily(
+            "headgate_checkpoints_triggered_total",
+            "Checkpoints that were begun; savepoints are not counted, here and below.",
+            "totalNumberOfCheckpoints",
+        ),
+    ] = 0
+    completed: Annotated[
+        int,
+        MetricFamily(
+            "headgate_checkpoints_completed_total",
+            "Checkpoints that were completed.",
+            "numberOfCompletedCheckpoints",
+        ),
+    ] = 0
+    failed: Annotated[
+        int,
+        MetricFamily(
+            "headgate_checkpoints_failed_total",
+            "Checkpoints that have failed or were aborted.",
+            "numberOfFailedCheckpoints",
+        ),
+    ] = 0
+    pending: Annotated[
+        int,
+        MetricFamily(
+            "headgate_checkpoints_pending",
+            "Checkpoints that are being taken.",
+            "numberOfInProgressCheckpoints",
+        ),
+    ] = 0
     restored_from: str = ""
     """Path of what the present attempt was restored from; empty: it began from nothing."""
     records: tuple[CheckpointRecord, ...] = ()

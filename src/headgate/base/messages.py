@@ -18,13 +18,19 @@ from headgate.base.checkpoints import (
     SubtaskState,
     TaskRestore,
 )
-from headgate.base.elements import MIN_WATERMARK_MS
+from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
 from headgate.base.figures import (
+    COUNT,
+    MAX,
+    MIN,
+    SUM,
     UNKNOWN,
     AsyncFigures,
     BatchFigures,
     GateFigures,
     LatencyFigures,
+    MetricFamily,
+    MetricKind,
     OperatorFigures,
     OutputFigures,
     TaskManagerFigures,
@@ -200,70 +206,316 @@ class TaskFigures(msgspec.Struct, frozen=True):
     vertex: int
     subtask: int
     state: TaskState
-    records_in: int = 0
-    records_out: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    buffers_in: int = 0
-    buffers_out: int = 0
-    busy_ms: float = 0.0
-    backpressured_ms: float = 0.0
-    soft_backpressured_ms: float = 0.0
-    """It did not begin a step because an output had no free buffer."""
-    hard_backpressured_ms: float = 0.0
-    """It was blocked in the middle of a step, because an output had no free buffer."""
-    idle_ms: float = 0.0
-    cpu_ms: float = 0.0
+    records_in: Annotated[
+        int,
+        MetricFamily(
+            "headgate_task_records_in_total",
+            "Records from other tasks; of a source, the records that it has read.",
+            "numRecordsIn",
+            read="records_taken",
+        ),
+    ] = 0
+    records_out: Annotated[
+        int,
+        MetricFamily("headgate_task_records_out_total", "Records to other tasks.", "numRecordsOut"),
+    ] = 0
+    bytes_in: Annotated[
+        int,
+        MetricFamily(
+            "headgate_task_bytes_in_total", "Serialized records from other tasks.", "numBytesIn"
+        ),
+    ] = 0
+    bytes_out: Annotated[
+        int,
+        MetricFamily(
+            "headgate_task_bytes_out_total", "Serialized records to other tasks.", "numBytesOut"
+        ),
+    ] = 0
+    buffers_in: Annotated[
+        int,
+        MetricFamily(
+            "headgate_task_buffers_in_total",
+            "Buffers from other tasks.",
+            "numBuffersInLocal + numBuffersInRemote",
+        ),
+    ] = 0
+    buffers_out: Annotated[
+        int,
+        MetricFamily("headgate_task_buffers_out_total", "Buffers to other tasks.", "numBuffersOut"),
+    ] = 0
+    busy_ms: Annotated[
+        float,
+        MetricFamily(
+            "headgate_task_busy_seconds_total",
+            "Time spent processing. Busy, back-pressured and idle time add up to the time that "
+            "the subtasks have run.",
+            "accumulateBusyTimeMs, busyTimeMsPerSecond",
+        ),
+    ] = 0.0
+    backpressured_ms: Annotated[
+        float,
+        MetricFamily(
+            "headgate_task_backpressured_seconds_total",
+            "Time spent waiting for a free output buffer, soft and hard.",
+            "accumulateBackPressuredTimeMs, backPressuredTimeMsPerSecond",
+        ),
+    ] = 0.0
+    soft_backpressured_ms: Annotated[
+        float,
+        MetricFamily(
+            "headgate_task_soft_backpressured_seconds_total",
+            "Time in which the next step was not begun, because an output had no free buffer.",
+            "softBackPressuredTimeMsPerSecond",
+        ),
+    ] = 0.0
+    hard_backpressured_ms: Annotated[
+        float,
+        MetricFamily(
+            "headgate_task_hard_backpressured_seconds_total",
+            "Time blocked in the middle of a step, because an output had no free buffer.",
+            "hardBackPressuredTimeMsPerSecond",
+        ),
+    ] = 0.0
+    idle_ms: Annotated[
+        float,
+        MetricFamily(
+            "headgate_task_idle_seconds_total",
+            "Time spent waiting for input.",
+            "accumulateIdleTimeMs, idleTimeMsPerSecond",
+        ),
+    ] = 0.0
+    cpu_ms: Annotated[
+        float,
+        MetricFamily(
+            "headgate_task_cpu_seconds_total",
+            "CPU time of the tasks' threads. Much less than the busy time: the functions wait.",
+        ),
+    ] = 0.0
     """CPU time of the task's thread; 0: the platform does not tell."""
-    runnable_ms: float = 0.0
+    runnable_ms: Annotated[
+        float,
+        MetricFamily(
+            "headgate_task_runnable_seconds_total",
+            "Time in which the tasks' threads could have run, had a core been free.",
+        ),
+    ] = 0.0
     """How long the thread could have run, had a core been free; 0: the platform does not tell."""
-    commit_ms: float = 0.0
-    """How long its operators have committed what checkpoints had prepared."""
-    queued_in: int = 0
-    """Buffers that have arrived and were not read yet."""
-    queued_out: int = 0
-    """Buffers that are written and have not left yet."""
-    buffer_size: int = 0
+    commit_ms: Annotated[
+        float,
+        MetricFamily(
+            "headgate_task_commit_seconds_total",
+            "Time spent committing what checkpoints had prepared.",
+        ),
+    ] = 0.0
+    queued_in: Annotated[
+        int,
+        MetricFamily(
+            "headgate_task_input_queued_buffers",
+            "Buffers that have arrived and were not read yet.",
+            "buffers.inputQueueLength",
+        ),
+    ] = 0
+    queued_out: Annotated[
+        int,
+        MetricFamily(
+            "headgate_task_output_queued_buffers",
+            "Buffers that are written and have not left yet.",
+            "buffers.outputQueueLength",
+        ),
+    ] = 0
+    gates: Annotated[
+        tuple[GateFigures, ...],
+        MetricFamily(
+            "headgate_task_input_pool_usage_ratio",
+            "Share of the input buffers, exclusive and floating, that hold data.",
+            "buffers.inPoolUsage",
+            MAX,
+            read="input_usage",
+        ),
+    ] = ()
+    outputs: Annotated[
+        tuple[OutputFigures, ...],
+        COUNT,
+        MetricFamily(
+            "headgate_task_output_pool_usage_ratio",
+            "Share of the output buffers that are in use; above 1 with the overdraft.",
+            "buffers.outPoolUsage",
+            MAX,
+            read="output_usage",
+        ),
+    ] = ()
+    """In the order of ``JobEdge.output``."""
+    buffer_size: Annotated[
+        int,
+        MetricFamily(
+            "headgate_task_buffer_size_bytes",
+            "What producers put into a buffer for a subtask at most (buffer debloating).",
+            "debloatedBufferSize",
+            MAX,
+            unknown=0,
+        ),
+    ] = 0
     """Bytes that producers put into a buffer for this task at most; 0: it has no say."""
-    in_flight_ms: float = 0.0
+    in_flight_ms: Annotated[
+        float,
+        MetricFamily(
+            "headgate_task_in_flight_seconds",
+            "In about this time what waits in front of a subtask will be consumed.",
+            "estimatedTimeToConsumeBuffersMs",
+            MAX,
+        ),
+    ] = 0.0
     """In about this time it will have consumed what waits in front of it, at both ends."""
+    state_bytes: Annotated[
+        int,
+        MetricFamily(
+            "headgate_task_state_bytes",
+            "State of the operators: as RocksDB estimates it, or as the last checkpoint had it.",
+            "rocksdb.estimate-live-data-size",
+        ),
+    ] = UNKNOWN
+    input_watermarks_ms: Annotated[
+        tuple[int, ...],
+        MetricFamily(
+            "headgate_task_input_watermark_timestamp_seconds",
+            "Watermark of the inputs, in seconds since 1970.",
+            "currentInputWatermark",
+            MIN,
+            read="input_time_ms",
+        ),
+    ] = ()
+    """The last watermark of each input."""
+    output_watermark_ms: Annotated[
+        int,
+        MetricFamily(
+            "headgate_task_output_watermark_timestamp_seconds",
+            "Watermark of the output, in seconds since 1970.",
+            "currentOutputWatermark",
+            MIN,
+            read="output_time_ms",
+        ),
+        MetricFamily(
+            "headgate_watermark_lag_seconds",
+            "How far the watermark of the inputs (of a source: of its output) is behind the clock.",
+            "watermarkLag",
+            MIN,
+            read="event_time_ms",
+            is_age=True,
+        ),
+    ] = MIN_WATERMARK_MS
+    splits: Annotated[
+        int,
+        MetricFamily("headgate_source_splits", "Splits that the source still reads.", unknown=0),
+    ] = 0
+    """Splits that its source still reads; 0: it has no source, or that has ended."""
+    unassigned_splits: Annotated[
+        int,
+        MetricFamily(
+            "headgate_source_unassigned_splits",
+            "Splits of the source that no task has yet; counted with its first task.",
+            "unassignedSplits",
+            unknown=0,
+        ),
+    ] = 0
+    """Splits of its source that no task has yet; the driver counts them with the first task."""
+    lag_records: Annotated[
+        int,
+        MetricFamily(
+            "headgate_source_lag_records",
+            "Records that are left of the splits which tasks of the source have, where it knows.",
+            "pendingRecords",
+        ),
+    ] = UNKNOWN
+    lag_bytes: Annotated[
+        int,
+        MetricFamily(
+            "headgate_source_lag_bytes",
+            "Bytes that are left of the splits which tasks of the source have, where it knows.",
+            "pendingBytes",
+        ),
+    ] = UNKNOWN
+    lag_ms: Annotated[
+        float,
+        MetricFamily(
+            "headgate_source_lag_seconds",
+            "How old the next record of the source is, where it knows.",
+            "currentFetchEventTimeLag",
+            MAX,
+        ),
+    ] = UNKNOWN
+    latency: Annotated[
+        LatencyFigures | None,
+        MetricFamily(
+            "headgate_record_latency_seconds",
+            "How long latency markers took from their sources to the task; "
+            "`metrics.latency.interval` turns them on.",
+            "latency",
+            declared_kind=MetricKind.HISTOGRAM,
+            attempts=SUM,
+        ),
+    ] = None
     latency_p50_ms: float = 0.0
     """From the sources to here, by the latency markers of the last half minute; 0: none came."""
     latency_p99_ms: float = 0.0
-    input_watermarks_ms: tuple[int, ...] = ()
-    """The last watermark of each input."""
-    output_watermark_ms: int = MIN_WATERMARK_MS
-    records_made: int = 0
+    records_made: Annotated[int, COUNT] = 0
     """Records of its source; a task that has one reads none from others."""
     user: tuple[UserFigure, ...] = ()
     """Those of the user's functions."""
     slot: int = 0
     """The slot, and so the task manager, that it runs in."""
-    gates: tuple[GateFigures, ...] = ()
-    outputs: tuple[OutputFigures, ...] = ()
-    """In the order of ``JobEdge.output``."""
-    operators: tuple[OperatorFigures, ...] = ()
+    operators: Annotated[tuple[OperatorFigures, ...], COUNT] = ()
     """In the order of the chain, its head first."""
-    async_calls: tuple[AsyncFigures, ...] = ()
-    """One for each operator that makes asynchronous calls."""
-    latency: LatencyFigures | None = None
-    """None: no latency marker has come."""
-    state_bytes: int = UNKNOWN
-    """State of its operators: as RocksDB estimates it, or as the last checkpoint had it."""
-    splits: int = 0
-    """Splits that its source still reads; 0: it has no source, or that has ended."""
-    unassigned_splits: int = 0
-    """Splits of its source that no task has yet; the driver counts them with the first task."""
-    lag_records: int = UNKNOWN
-    """Records that its source has not read yet, as far as the source knows."""
-    lag_bytes: int = UNKNOWN
-    """Bytes that its source has not read yet."""
-    lag_ms: float = UNKNOWN
-    """How old the next record of its source is."""
-    batch_calls: tuple[BatchFigures, ...] = ()
-    """One for each operator that makes asynchronous calls in batches."""
+    async_calls: Annotated[tuple[AsyncFigures, ...], COUNT] = ()
+    """Of the operators that make asynchronous calls."""
+    batch_calls: Annotated[tuple[BatchFigures, ...], COUNT] = ()
+    """Of those that make them in batches."""
     declared_rate: float = UNKNOWN
     """Records a second that its source gives at most, in all tasks together, as it says itself."""
+
+    @property
+    def records_taken(self) -> int:
+        """From other tasks, or from the outside."""
+        return self.records_in + self.records_made
+
+    @property
+    def full_ms(self) -> float:
+        """Its records waited for a place in a queue of asynchronous calls."""
+        return sum(calls.full_ms for calls in self.async_calls) if self.async_calls else 0.0
+
+    @property
+    def throttled_ms(self) -> float:
+        """A batch of records was ready, and the rate limit of its calls allowed none."""
+        return sum(batch.throttled_ms for batch in self.batch_calls) if self.batch_calls else 0.0
+
+    @property
+    def input_usage(self) -> float | None:
+        used = sum(gate.exclusive_in_use + gate.floating_in_use for gate in self.gates)
+        total = sum(gate.exclusive_total + gate.pool_size for gate in self.gates)
+        return used / total if total else None
+
+    @property
+    def output_usage(self) -> float | None:
+        total = sum(output.pool_size for output in self.outputs)
+        return sum(output.pool_in_use for output in self.outputs) / total if total else None
+
+    @property
+    def input_time_ms(self) -> int | None:
+        return _time(*self.input_watermarks_ms) if self.gates else None
+
+    @property
+    def output_time_ms(self) -> int | None:
+        return _time(self.output_watermark_ms)
+
+    @property
+    def event_time_ms(self) -> int | None:
+        """Of its inputs; a source has only that of its output."""
+        return _time(*self.input_watermarks_ms) if self.gates else self.output_time_ms
+
+
+def _time(*watermarks_ms: int) -> int | None:
+    """The smallest, if it is a time: neither "none yet" nor "the end"."""
+    lowest_ms = min(watermarks_ms, default=MIN_WATERMARK_MS)
+    return lowest_ms if MIN_WATERMARK_MS < lowest_ms < MAX_WATERMARK_MS else None
 
 
 # Task manager → driver.

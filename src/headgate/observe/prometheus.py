@@ -1,5 +1,7 @@
 """The metrics of jobs in the formats that Prometheus scrapes; the page server's ``/metrics``.
 
+All but four follow from the table in ``base/figures``.
+
 Figures of subtasks are merged unless they are asked for one by one. Law: a scrape reads what the
 driver has and asks no task; it never fails because of a job; a job that has ended is shown for
 some minutes, so that its last figures are scraped, and then no more.
@@ -10,8 +12,9 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import accumulate
-from typing import Final, Generic, TypeAlias
+from typing import Final, TypeAlias
 
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
@@ -20,36 +23,33 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from headgate import __version__
 from headgate.api.job import JobStatus
-from headgate.base.figures import LATENCY_BOUNDS_MS, LatencyFigures, TaskManagerFigures
-from headgate.base.job_records import CheckpointPart, CheckpointRecord
-from headgate.base.messages import TaskFigures
-from headgate.observe.call_families import ASYNC_FAMILIES, BATCH_FAMILIES
-from headgate.observe.metric_families import (
-    BUILD,
-    GATE_FAMILIES,
-    JOB_FAMILIES,
-    JOB_STATUS,
-    LAST_CHECKPOINT_FAMILIES,
-    LATENCY,
-    OPERATOR_FAMILIES,
-    OUTPUT_FAMILIES,
-    PART_FAMILIES,
-    PROCESS_FAMILIES,
-    SUBTASKS,
-    TASK_FAMILIES,
-    JobRecord,
+from headgate.base.figures import (
+    LATENCY_BOUNDS_MS,
+    AsyncFigures,
+    BatchFigures,
+    GateFigures,
+    LatencyFigures,
+    MetricKind,
+    OperatorFigures,
+    OutputFigures,
+    TaskManagerFigures,
+    added,
+    metrics_of,
 )
-from headgate.observe.metric_family import (
+from headgate.base.job_records import CheckpointPart, CheckpointRecord, CheckpointsRecord
+from headgate.base.messages import TaskFigures
+from headgate.observe.metric_tables import (
+    BUILD,
     GATE_LABELS,
     JOB_LABELS,
+    JOB_STATUS,
     OPERATOR_LABELS,
     OUTPUT_LABELS,
     PROCESS_LABELS,
+    SUBTASKS,
     TASK_LABELS,
-    MetricFamily,
-    MetricKind,
+    JobRecord,
     SpecialMetric,
-    Subject,
 )
 from headgate.observe.observed import ObservedJob
 from headgate.observe.user_metrics import Labels, UserMetrics, tell_once
@@ -128,15 +128,15 @@ def _snapshots(jobs: Iterable[ObservedJob]) -> Iterator[JobSnapshot]:
 
 
 @dataclass(slots=True)
-class LabelledSubjects(Generic[Subject]):
+class LabelledSubjects:
     """Subjects with the same labels."""
 
-    all: list[Subject] = field(default_factory=list)
-    running: list[Subject] = field(default_factory=list)
+    all: list[object] = field(default_factory=list)
+    running: list[object] = field(default_factory=list)
     """Without those of tasks that have ended: nothing waits there any more."""
 
 
-Row: TypeAlias = tuple[Labels, Subject, bool]
+Row: TypeAlias = tuple[Labels, object, bool]
 """Labels, whose figures, and whether it runs."""
 
 
@@ -156,50 +156,40 @@ class JobsCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield _special(BUILD, [((__version__, platform.python_version()), 1)])
         yield _special(JOB_STATUS, self._statuses())
-        yield from self._filled(JOB_FAMILIES, JOB_LABELS, self._records())
-        yield from self._filled(LAST_CHECKPOINT_FAMILIES, JOB_LABELS, self._last_checkpoints())
-        yield from self._filled(PROCESS_FAMILIES, PROCESS_LABELS, self._processes())
+        yield from self._filled(JobRecord, JOB_LABELS, self._records())
+        yield from self._filled(CheckpointsRecord, JOB_LABELS, self._checkpoints())
+        yield from self._filled(CheckpointRecord, JOB_LABELS, self._last_checkpoints())
+        yield from self._filled(TaskManagerFigures, PROCESS_LABELS, self._processes())
         yield _special(SUBTASKS, self._states())
-        tasks = self._parts(lambda task: (((), task),))
-        yield from self._filled(TASK_FAMILIES, self._names(TASK_LABELS), tasks)
-        yield self._latency()
-        gates = self._parts(lambda task: _numbered(task.gates))
-        yield from self._filled(GATE_FAMILIES, self._names(GATE_LABELS), gates)
-        outputs = self._parts(lambda task: _numbered(task.outputs))
-        yield from self._filled(OUTPUT_FAMILIES, self._names(OUTPUT_LABELS), outputs)
-        operators = self._parts(lambda task: _named((it.name, it) for it in task.operators))
-        yield from self._filled(OPERATOR_FAMILIES, self._names(OPERATOR_LABELS), operators)
-        calls = self._parts(lambda task: _named((it.operator, it) for it in task.async_calls))
-        yield from self._filled(ASYNC_FAMILIES, self._names(OPERATOR_LABELS), calls)
-        batches = self._parts(lambda task: _named((it.operator, it) for it in task.batch_calls))
-        yield from self._filled(BATCH_FAMILIES, self._names(OPERATOR_LABELS), batches)
+        for kind, names, parts_of in _PARTS:
+            yield from self._filled(kind, self._names(names), self._parts(parts_of))
         parts = self._checkpoint_parts()
-        yield from self._filled(PART_FAMILIES, self._names(TASK_LABELS), parts)
+        yield from self._filled(CheckpointPart, self._names(TASK_LABELS), parts)
         yield from self._user_metrics()
 
-    def _filled(
-        self,
-        families: Iterable[MetricFamily[Subject]],
-        names: Labels,
-        rows: Iterable[Row[Subject]],
-    ) -> Iterator[Metric]:
-        """The metrics of one table; those without a value are missing."""
-        groups: defaultdict[Labels, LabelledSubjects[Subject]] = defaultdict(LabelledSubjects)
+    def _filled(self, kind: type, names: Labels, rows: Iterable[Row]) -> Iterator[Metric]:
+        """The metrics of one kind of subject; those without a value are missing."""
+        groups: defaultdict[Labels, LabelledSubjects] = defaultdict(LabelledSubjects)
         for labels, subject, is_running in rows:
             group = groups[labels]
             group.all.append(subject)
             if is_running:
                 group.running.append(subject)
-        for family in families:
-            is_counter = family.kind is MetricKind.COUNTER
-            name = family.name.removesuffix("_total")
-            metric = Metric(name, family.meaning, family.kind.value)
+        for declared in metrics_of(kind):
+            name, form = declared.name.removesuffix("_total"), declared.kind
+            metric = Metric(name, declared.meaning, form.value)
             for labels, group in groups.items():
-                subjects = group.all if is_counter else group.running
-                value = family.value_of(subjects, self._now_ms)
+                labels_of = dict(zip(names, labels, strict=True))
+                if form is MetricKind.HISTOGRAM:
+                    _add_histogram(
+                        metric, labels_of, [getattr(it, declared.read) for it in group.all]
+                    )
+                    continue
+                subjects = group.running if form is MetricKind.GAUGE else group.all
+                value = declared.merged(subjects, self._now_ms)
                 if value is not None:
-                    metric.add_sample(family.name, dict(zip(names, labels, strict=True)), value)
-            if metric.samples:
+                    metric.add_sample(declared.name, labels_of, value)
+            if metric.samples or form is MetricKind.HISTOGRAM:
                 yield metric
 
     def _are_few(self) -> bool:
@@ -223,16 +213,20 @@ class JobsCollector(Collector):
             for status in JobStatus:
                 yield (*job.labels, status.name), int(status is job.record.status)
 
-    def _records(self) -> Iterator[Row[JobRecord]]:
+    def _records(self) -> Iterator[Row]:
         for job in self._jobs:
             yield job.labels, job.record, True
 
-    def _last_checkpoints(self) -> Iterator[Row[CheckpointRecord]]:
+    def _checkpoints(self) -> Iterator[Row]:
+        for job in self._jobs:
+            yield job.labels, job.record.checkpoints, True
+
+    def _last_checkpoints(self) -> Iterator[Row]:
         for job in self._jobs:
             if (last := job.record.last_checkpoint) is not None:
                 yield job.labels, last, True
 
-    def _processes(self) -> Iterator[Row[TaskManagerFigures]]:
+    def _processes(self) -> Iterator[Row]:
         for job in self._jobs:
             if len(job.processes) > MAX_PROCESSES and not self._subtasks:
                 tell_once(
@@ -249,37 +243,17 @@ class JobsCollector(Collector):
             states = Counter((*job.labels_of(task), task.state.value) for task in job.tasks)
             yield from states.items()
 
-    def _parts(
-        self, parts_of: Callable[[TaskFigures], Iterable[tuple[Labels, Subject]]]
-    ) -> Iterator[Row[Subject]]:
+    def _parts(self, parts_of: "PartsOf") -> Iterator[Row]:
         """Something that each task has several of, with labels that say which it is."""
         for labels, subtask, is_running, task in self._tasks:
             for place, part in parts_of(task):
                 yield (*labels, *place, *subtask), part, is_running
 
-    def _checkpoint_parts(self) -> Iterator[Row[CheckpointPart]]:
+    def _checkpoint_parts(self) -> Iterator[Row]:
         for job in self._jobs:
             last = job.record.last_checkpoint
             for part in () if last is None else last.parts:
                 yield (*job.labels_of(part), *self._subtask(part)), part, True
-
-    def _latency(self) -> Metric:
-        names = self._names(LATENCY.labels)
-        metric = Metric(LATENCY.name, LATENCY.meaning, LATENCY.kind.value)
-        groups: defaultdict[Labels, list[LatencyFigures]] = defaultdict(list)
-        for labels, latency, _ in self._parts(lambda task: [((), task.latency)]):
-            if latency is not None:
-                groups[labels].append(latency)
-        for values, found in groups.items():
-            labels_of = dict(zip(names, values, strict=True))
-            counts = map(sum, zip(*(latency.counts for latency in found), strict=True))
-            for bound, count in zip(BOUNDS, accumulate(counts), strict=True):
-                metric.add_sample(f"{metric.name}_bucket", {**labels_of, "le": bound}, count)
-            total = sum(latency.count for latency in found)
-            metric.add_sample(f"{metric.name}_count", labels_of, total)
-            total_s = sum(latency.sum_ms for latency in found) / 1000
-            metric.add_sample(f"{metric.name}_sum", labels_of, total_s)
-        return metric
 
     def _user_metrics(self) -> Iterator[Metric]:
         metrics = UserMetrics(self._names(OPERATOR_LABELS), merged=not self._subtasks)
@@ -292,6 +266,19 @@ class JobsCollector(Collector):
         return metrics.collect()
 
 
+def _add_histogram(
+    metric: Metric, labels: dict[str, str], measured: Iterable[LatencyFigures | None]
+) -> None:
+    """Of all of them together; those that measured nothing have none."""
+    found = [latency for latency in measured if latency is not None]
+    if found:
+        latency = reduce(added, found)
+        for bound, count in zip(BOUNDS, accumulate(latency.counts), strict=True):
+            metric.add_sample(f"{metric.name}_bucket", {**labels, "le": bound}, count)
+        metric.add_sample(f"{metric.name}_count", labels, latency.count)
+        metric.add_sample(f"{metric.name}_sum", labels, latency.sum_ms / 1000)
+
+
 def _special(metric: SpecialMetric, samples: Iterable[tuple[Labels, float]]) -> Metric:
     family = Metric(metric.name, metric.meaning, metric.kind.value)
     for values, value in samples:
@@ -299,15 +286,16 @@ def _special(metric: SpecialMetric, samples: Iterable[tuple[Labels, float]]) -> 
     return family
 
 
-def _numbered(parts: Sequence[Subject]) -> list[tuple[Labels, Subject]]:
+def _numbered(parts: Sequence[object]) -> list[tuple[Labels, object]]:
     return [((str(number),), part) for number, part in enumerate(parts)]
 
 
-def _named(parts: Iterable[tuple[str, Subject]]) -> list[tuple[Labels, Subject]]:
+def _named(attribute: str, parts: Iterable[object]) -> list[tuple[Labels, object]]:
     """By name; the second and later ones of a name are numbered, so that they stay apart."""
-    found: dict[str, Subject] = {}
-    for name, part in parts:
-        unique, number = name, 1
+    found: dict[str, object] = {}
+    for part in parts:
+        name = unique = getattr(part, attribute)
+        number = 1
         while unique in found:
             number += 1
             unique = f"{name} #{number}"  # as metrics of users say it
@@ -318,3 +306,15 @@ def _named(parts: Iterable[tuple[str, Subject]]) -> list[tuple[Labels, Subject]]
 def _label(text: str) -> str:
     """Half of a surrogate pair, which Python's texts may hold, cannot be encoded."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+PartsOf: TypeAlias = Callable[[TaskFigures], Iterable[tuple[Labels, object]]]
+_PARTS: Final[tuple[tuple[type, Labels, PartsOf], ...]] = (
+    (TaskFigures, TASK_LABELS, lambda task: [((), task)]),
+    (GateFigures, GATE_LABELS, lambda task: _numbered(task.gates)),
+    (OutputFigures, OUTPUT_LABELS, lambda task: _numbered(task.outputs)),
+    (OperatorFigures, OPERATOR_LABELS, lambda task: _named("name", task.operators)),
+    (AsyncFigures, OPERATOR_LABELS, lambda task: _named("operator", task.async_calls)),
+    (BatchFigures, OPERATOR_LABELS, lambda task: _named("operator", task.batch_calls)),
+)
+"""What a task consists of, with labels that tell several of a kind apart."""

@@ -1,5 +1,7 @@
 """Counts of a job go on over its attempts."""
 
+from msgspec import structs
+
 from headgate.base.figures import (
     UNKNOWN,
     AsyncFigures,
@@ -7,14 +9,21 @@ from headgate.base.figures import (
     LatencyFigures,
     OperatorFigures,
     OutputFigures,
+    counts_of,
 )
 from headgate.base.messages import TaskFigures, TaskState, UserFigure
-from headgate.host.driver.checkpoint_keeper import COUNTS, JobFigures
+from headgate.host.driver.checkpoint_keeper import JobFigures
+
+NUMBERS = [
+    field.name
+    for field in structs.fields(TaskFigures)
+    if field.name in counts_of(TaskFigures) and isinstance(field.default, int | float)
+]
 
 
 def figures(task: str, count: int, queued: int = 0, user: int | None = None) -> TaskFigures:
     mine = () if user is None else (UserFigure("op", (), "seen", "counter", {"count": user}),)
-    counts = dict.fromkeys(COUNTS, count)
+    counts = dict.fromkeys(NUMBERS, count)
     return TaskFigures(task, 0, 0, TaskState.RUNNING, **counts, queued_in=queued, user=mine)
 
 

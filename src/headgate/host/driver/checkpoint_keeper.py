@@ -6,20 +6,18 @@ machines that share it.
 """
 
 import logging
-import operator
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
-import msgspec
 from msgspec import structs
 
 from headgate.base.checkpoints import CheckpointKind
 from headgate.base.errors import CheckpointError, JobTakenOver, StorageUnusable
-from headgate.base.figures import BatchFigures, LatencyFigures, OperatorFigures, OutputFigures
+from headgate.base.figures import added, only_counts
 from headgate.base.job_records import CheckpointRecord, CheckpointsRecord
 from headgate.base.messages import TaskFigures, TaskState, UserFigure
 from headgate.control.checkpoint_history import retains_checkpoints
@@ -39,29 +37,8 @@ CLOSE_S: Final = 10.0
 """How long the storage may take to finish at the end of the job."""
 LOOK_S: Final = 0.1
 """Between two looks at whether a wait is over."""
-COUNTS: Final = (
-    "records_in",
-    "records_out",
-    "bytes_in",
-    "bytes_out",
-    "buffers_in",
-    "buffers_out",
-    "busy_ms",
-    "backpressured_ms",
-    "soft_backpressured_ms",
-    "hard_backpressured_ms",
-    "idle_ms",
-    "cpu_ms",
-    "runnable_ms",
-    "commit_ms",
-    "records_made",
-)
-BATCH_COUNTS: Final = tuple(
-    name for name in BatchFigures.__struct_fields__ if name not in ("operator", "in_flight")
-)
 TaskReports: TypeAlias = tuple[TaskFigures | None, TaskFigures | None]
-"""What a task reported: the sum over earlier attempts, and last in the present one."""
-_Part = TypeVar("_Part", bound=msgspec.Struct)
+"""Of a task: the sum over earlier attempts, and the last report of the present one."""
 _COUNTED: Final = ("count", "sum")
 """Parts of a user's metrics that only grow, unless the user counts down."""
 _COUNTERS: Final = ("counter", "distribution", "meter")
@@ -251,8 +228,8 @@ class JobFigures:
                 continue
             last = self._sums.get(before.task)
             if last is None or last[0][0] is not before or last[0][1] is not now:
-                added = _waiting(before) if now is None else added_figures(before, now)
-                last = self._sums[before.task] = reports, added
+                figures = _waiting(before) if now is None else added_figures(before, now)
+                last = self._sums[before.task] = reports, figures
             found.append(last[1])
         return found
 
@@ -261,65 +238,13 @@ def added_figures(before: TaskFigures | None, now: TaskFigures) -> TaskFigures:
     """What a task has done before and now; what is not a count is that of now."""
     if before is None:
         return now
-    counts = {name: getattr(before, name) + getattr(now, name) for name in COUNTS}
-    return structs.replace(
-        now,
-        **counts,
-        user=_added_users(before.user, now.user),
-        outputs=_added_parts(before.outputs, now.outputs, _summed("records", "bytes", "buffers")),
-        operators=_added_parts(before.operators, now.operators, OperatorFigures.plus),
-        async_calls=_added_parts(before.async_calls, now.async_calls, _summed("full_ms")),
-        batch_calls=_added_parts(before.batch_calls, now.batch_calls, _summed(*BATCH_COUNTS)),
-        latency=_added_latency(before.latency, now.latency),
-    )
+    return structs.replace(added(before, now), user=_added_users(before.user, now.user))
 
 
 def _waiting(before: TaskFigures) -> TaskFigures:
-    """Figures of a task that has not reported since the restart."""
-    counts = {name: getattr(before, name) for name in COUNTS}
-    return TaskFigures(
-        before.task,
-        before.vertex,
-        before.subtask,
-        TaskState.DEPLOYING,
-        **counts,
-        user=before.user,
-        slot=before.slot,
-        outputs=tuple(
-            OutputFigures(output.records, output.bytes, output.buffers) for output in before.outputs
-        ),
-        operators=before.operators,
-        async_calls=tuple(structs.replace(calls, in_flight=0) for calls in before.async_calls),
-        batch_calls=tuple(structs.replace(calls, in_flight=0) for calls in before.batch_calls),
-        latency=before.latency,
-    )
-
-
-def _summed(*counts: str) -> Callable[[_Part, _Part], _Part]:
-    """Adds these fields of two parts; all else is that of the second."""
-
-    def add(old: _Part, new: _Part) -> _Part:
-        sums = {name: getattr(old, name) + getattr(new, name) for name in counts}
-        return structs.replace(new, **sums)
-
-    return add
-
-
-def _added_parts(
-    before: tuple[_Part, ...], now: tuple[_Part, ...], add: Callable[[_Part, _Part], _Part]
-) -> tuple[_Part, ...]:
-    """Parts of a task are those of the same place; one that has not reported keeps its counts."""
-    added = list(map(add, before, now))
-    return (*added, *now[len(added) :], *before[len(added) :])
-
-
-def _added_latency(
-    before: LatencyFigures | None, now: LatencyFigures | None
-) -> LatencyFigures | None:
-    if before is None or now is None:
-        return before or now
-    counts = tuple(map(operator.add, before.counts, now.counts))
-    return LatencyFigures(counts, before.sum_ms + now.sum_ms)
+    """Of a task that has not reported since the restart."""
+    state, user, slot = TaskState.DEPLOYING, before.user, before.slot
+    return structs.replace(only_counts(before), state=state, user=user, slot=slot)
 
 
 def _added_users(

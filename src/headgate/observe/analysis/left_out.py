@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from headgate.base.figures import OperatorFigures
+from headgate.base.figures import OperatorFigures, added
 from headgate.base.messages import TaskFigures
 
 
@@ -35,7 +35,7 @@ def left_out_of(figures: Iterable[TaskFigures]) -> tuple[LeftOutRecords, ...]:
         for place, operator in enumerate(task.operators):
             if operator.late or operator.skipped or operator.dead_letters:
                 known = found.get((task.vertex, place))
-                both = operator if known is None else known.plus(operator)
+                both = operator if known is None else added(known, operator)
                 found[task.vertex, place] = both
     return tuple(
         LeftOutRecords(

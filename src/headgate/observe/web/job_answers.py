@@ -13,7 +13,7 @@ from typing import Final
 
 from headgate.api.job import JobStatus
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
-from headgate.base.figures import OperatorFigures
+from headgate.base.figures import OperatorFigures, added
 from headgate.base.messages import TaskFigures, TaskState
 from headgate.observe.analysis.diagnosis import Diagnosis
 from headgate.observe.analysis.windows import JobWindow, TaskCounters, VertexWindow
@@ -170,7 +170,7 @@ def operators_of(vertex: JobVertex, tasks: Sequence[TaskFigures]) -> list[Operat
     found = []
     for place, operator in enumerate(vertex.chain.operators):
         figures = [task.operators[place] for task in tasks if place < len(task.operators)]
-        sums = reduce(OperatorFigures.plus, figures, OperatorFigures(operator.name))
+        sums = reduce(added, figures, OperatorFigures(operator.name))
         found.append(
             OperatorDetails(
                 operator.name,

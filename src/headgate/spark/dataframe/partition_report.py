@@ -17,7 +17,7 @@ from itertools import count
 from typing import Final, TypeAlias
 
 from headgate.base.errors import HeadgateError
-from headgate.base.figures import OperatorFigures, TaskManagerFigures
+from headgate.base.figures import OperatorFigures, TaskManagerFigures, added
 from headgate.base.messages import (
     Cancel,
     Deploy,
@@ -267,7 +267,7 @@ def _added(
     operators = more[0]
     if sums[0]:
         pairs = zip(sums[0], more[0], strict=False)  # a partition that could not begin has none
-        operators = [old.plus(new) for old, new in pairs] or sums[0]
+        operators = [added(old, new) for old, new in pairs] or sums[0]
     return operators, sums[1] + more[1], sums[2] + more[2], sums[3] + more[3]
 
 
