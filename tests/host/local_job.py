@@ -231,7 +231,7 @@ class Run:
         return {
             figures.task: figures
             for deployment in self.deployments
-            for figures in deployment.statistics()
+            for figures in deployment.figures()
         }
 
     def cancel(self) -> None:

@@ -136,11 +136,10 @@ def test_a_chain_counts_what_passes_each_operator() -> None:
     chain.process(Bundle([1, 2]), 0)
     chain.watermark_advanced(Watermark(8))
     seen = [
-        (operator.name, operator.records_in, operator.records_out)
-        for operator in chain.statistics()
+        (operator.name, operator.records_in, operator.records_out) for operator in chain.figures()
     ]
     assert seen == [("op0", 2, 6), ("op1", 6, 6), ("op2", 6, 0)]
-    assert [operator.watermark_ms for operator in chain.statistics()] == [8, 8, 8]
+    assert chain.watermark_ms == 8
     assert chain.records_out_of_head == 6
     chain.close()
 
@@ -287,7 +286,7 @@ def test_a_source_at_the_head_is_polled_and_ends_with_the_largest_watermark() ->
     chain.finish()
     chain.close()
     assert got == [1, 2]
-    assert [operator.watermark_ms for operator in chain.statistics()] == [MAX_WATERMARK_MS] * 2
+    assert chain.watermark_ms == MAX_WATERMARK_MS
 
 
 def test_a_failing_source_is_named() -> None:
@@ -457,8 +456,8 @@ def test_figures_tell_what_each_operator_has_left_out() -> None:
     )
     chain.open(context_of)
     chain.process(Bundle(["1", "x", "0", "1"]), 0)
-    figures = [(each.skipped, each.dead_letters) for each in chain.statistics()]
+    figures = [(each.skipped, each.dead_letters) for each in chain.figures()]
     assert figures == [(1, 0), (0, 1), (0, 0), (0, 0)], "nobody reads the letters of the first"
     assert got == [1, 1] and [letter.record for letter in letters] == [0]
-    assert chain.statistics()[1].records_out == 3
+    assert chain.figures()[1].records_out == 3
     chain.close()

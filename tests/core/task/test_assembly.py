@@ -157,7 +157,7 @@ def test_buffers_to_a_task_are_sized_if_the_settings_want_it(wanted: bool) -> No
     with Lab(settings=replace(SMALL, debloat=wanted)) as lab:
         hall = Hall(lab, sink([]))
         (task,) = hall.deploy(order("0.0", reads("1.0")), places={})
-        assert bool(task.task.statistics().sizes.buffer_size) is wanted
+        assert bool(task.task.figures().buffer_size) is wanted
         hall.end()
 
 
@@ -166,7 +166,7 @@ def test_a_task_that_waits_for_a_buffer_is_back_pressured() -> None:
         hall = Hall(lab, source())
         (task,) = hall.deploy(order("0.0", writes=1))
         task.writers[0].partition._wait(lambda: True)
-        assert task.task.statistics().spent.backpressured_ms == WAIT_MS
+        assert task.task.figures().backpressured_ms == WAIT_MS
         hall.end()
 
 

@@ -10,7 +10,6 @@ from headgate.core.operators.source import SourceOperator
 from headgate.core.task.debloating import BufferSizes, sizes_for
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, SourceProcessor
-from headgate.core.task.statistics import NO_SIZES, SizeStatistics
 from headgate.core.task.task import StepResult, Task, TaskParts, TaskServices
 from headgate.functions.context import TaskInfo
 from tests.core.operators.kit import ScriptedSource
@@ -62,13 +61,13 @@ def test_a_slow_input_gets_short_buffers_and_a_fast_one_long_ones() -> None:
         for _ in range(4):
             desk.writer.emit_all([RECORD])  # they wait all the time
         desk.pass_periods(20, records=1)
-        size = desk.sizes.statistics().buffer_size
+        size = desk.sizes.buffer_size
         assert desk.writer.sizes == [size]
         assert size < 60, "a record in the target time, and four wait"
-        assert 30 <= desk.sizes.statistics().in_flight_ms <= 60
+        assert 30 <= desk.sizes.in_flight_ms <= 60
         desk.pass_periods(20, records=50)
         assert desk.writer.sizes == [NO_LIMIT]
-        assert desk.sizes.statistics().buffer_size == SETTINGS.segment_bytes
+        assert desk.sizes.buffer_size == SETTINGS.segment_bytes
         desk.close()
 
 
@@ -78,7 +77,7 @@ def test_an_input_that_is_slow_for_want_of_a_core_keeps_long_buffers() -> None:
         for _ in range(4):
             desk.writer.emit_all([RECORD])  # they wait all the time
         desk.pass_periods(20, records=1)
-        assert desk.sizes.statistics().buffer_size == SETTINGS.segment_bytes
+        assert desk.sizes.buffer_size == SETTINGS.segment_bytes
         desk.close()
 
 
@@ -103,7 +102,7 @@ def test_an_input_that_has_ended_is_not_asked_about_any_more() -> None:
             desk.input.take(1)
         desk.input.gate.close()
         lab.timers.pass_ms(10)
-        assert desk.sizes.statistics() == SizeStatistics(SETTINGS.segment_bytes, 0.0)
+        assert (desk.sizes.buffer_size, desk.sizes.in_flight_ms) == (SETTINGS.segment_bytes, 0.0)
         desk.sizes.close()
         desk.input.close()
 
@@ -180,20 +179,21 @@ def test_a_task_looks_while_it_runs_and_idle_time_does_not_count() -> None:
         parts = TaskParts(chain, processor, [gate], [], sizes)
         services = TaskServices(lab.loan, lab.clock, lab.wake)
         task = Task("0.0", TaskInfo("job", "vertex", 0, 1), parts, services, lab)
-        assert task.statistics().sizes.buffer_size == SETTINGS.segment_bytes
+        assert task.figures().buffer_size == SETTINGS.segment_bytes
         for _ in range(4):
             writer.emit_all([RECORD])
         for _ in range(30):
             writer.emit_all([RECORD])
             assert task.step() is StepResult.MORE
-        shrunk = task.statistics().sizes.buffer_size
+        shrunk = task.figures().buffer_size
         assert writer.sizes == [shrunk]
         assert shrunk < 60
         while task.step() is not StepResult.IDLE:
             pass
         for _ in range(100):
             lab.timers.pass_ms(10)
-        assert task.statistics().sizes == SizeStatistics(shrunk, 0.0)
+        seen = task.figures()
+        assert (seen.buffer_size, seen.in_flight_ms) == (shrunk, 0.0)
         writer.finish()
         while task.step() is not StepResult.DONE:
             pass
@@ -212,6 +212,7 @@ def test_sources_and_tasks_that_shall_not_have_no_say() -> None:
         polled = SourceProcessor(head, lab.loan, lab.clock, lab.idling())
         assert sizes_for(polled, SETTINGS, lab.timers.later) is None
         task = lab.task(lambda: Slow(lab), gates=((lab.gate("p"),),))
-        assert task.statistics().sizes == NO_SIZES
+        seen = task.figures()
+        assert (seen.buffer_size, seen.in_flight_ms) == (0, 0.0)
         writer.finish()
         source.close()

@@ -124,7 +124,7 @@ def test_figures_name_their_task_and_what_a_source_has_made() -> None:
         hall = Hall(lab, source([1], [2, 3]), sink(got))
         hall.deploy(order("0.0", writes=1), order("1.0", reads("0.0")))
         hall.finish()
-        made, read = hall.tasks.statistics()
+        made, read = hall.tasks.figures()
         assert (made.task, made.vertex, made.subtask, made.records_made) == ("0.0", 0, 0, 3)
         assert (read.task, read.records_in, read.records_made) == ("1.0", 3, 0)
         assert {made.state, read.state} == {TaskState.FINISHED}
@@ -132,7 +132,7 @@ def test_figures_name_their_task_and_what_a_source_has_made() -> None:
 
 
 def figures(hall: Hall) -> TaskFigures:
-    return next(hall.tasks.statistics())
+    return next(hall.tasks.figures())
 
 
 def test_the_size_of_state_is_that_of_the_last_checkpoint_if_the_backend_does_not_know() -> None:

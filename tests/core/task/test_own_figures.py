@@ -144,9 +144,9 @@ def test_a_task_reads_them_by_mail_and_a_last_time_at_its_end() -> None:
     with Lab() as lab:
         task = lab.task(source([1, 2], [], [3]), sink(got))
         step_until(task, StepResult.IDLE)
-        assert task.statistics().splits == 1
+        assert task.figures().splits == 1
         assert task.mailbox.has_mail()
         lab.timers.pass_ms(100)
         assert live(task) is None
-        assert task.statistics().splits == 0
+        assert task.figures().splits == 0
         assert got == [1, 2, 3]

@@ -5,7 +5,7 @@ from headgate.base.figures import LATENCY_BOUNDS_MS
 from headgate.base.messages import TaskState
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.task.own_figures import OwnFigures
-from headgate.core.task.statistics import NO_SIZES, Latencies, TimeSpent, statistics_of
+from headgate.core.task.statistics import Latencies, TimeSpent, figures_of
 from tests.core.task.kit import Lab, take_all
 
 SPENT = TimeSpent(1, 2, 3, 4)
@@ -25,7 +25,7 @@ def test_what_passes_several_inputs_and_outputs_is_added_up() -> None:
             take_all(inputs[number])
         downs[1].emit_all([1, 2, 3])
         chain = lab.chain(lambda: SinkFunctionOperator(print))
-        seen = statistics_of(
+        seen = figures_of(
             TaskState.RUNNING,
             SPENT,
             chain,
@@ -34,15 +34,17 @@ def test_what_passes_several_inputs_and_outputs_is_added_up() -> None:
             downs,
             latencies=None,
             own=OwnFigures(chain),
-            sizes=NO_SIZES,
+            sizes=None,
         )
-        assert (seen.state, seen.spent) == (TaskState.RUNNING, SPENT)
+        assert seen.state is TaskState.RUNNING
+        times = seen.busy_ms, seen.soft_backpressured_ms, seen.hard_backpressured_ms, seen.idle_ms
+        assert (times, seen.backpressured_ms) == ((1, 2, 3, 4), 5)
         assert (seen.records_in, seen.records_out) == (3, 3)
         assert seen.buffers_in == sum(gate.statistics().buffers_in for gate in gates) > 0
         assert seen.queued_out == downs[1].partition.queued > 0
-        assert (seen.watermarks_in_ms, seen.watermark_out_ms) == ((5, 6), MIN_WATERMARK_MS)
+        assert (seen.input_watermarks_ms, seen.output_watermark_ms) == ((5, 6), MIN_WATERMARK_MS)
         assert [operator.name for operator in seen.operators] == ["op0"]
-        assert seen.latency is None and seen.histogram is None
+        assert seen.latency is None
         assert [gate.channels for gate in seen.gates] == [1, 1]
         assert [output.records for output in seen.outputs] == [0, 3]
         assert seen.outputs[1].queued_bytes > 0 == seen.outputs[0].queued_bytes
@@ -70,11 +72,11 @@ def test_a_task_without_outputs_is_as_far_as_its_chain() -> None:
         for time_ms in (None, 7, 12):
             if time_ms is not None:
                 chain.watermark_advanced(Watermark(time_ms))
-            seen = statistics_of(
+            seen = figures_of(
                 *(TaskState.RUNNING, SPENT, chain, [], [], []),
                 latencies=None,
                 own=OwnFigures(chain),
-                sizes=NO_SIZES,
+                sizes=None,
             )
-            watermarks.append(seen.watermark_out_ms)
+            watermarks.append(seen.output_watermark_ms)
         assert watermarks == [MIN_WATERMARK_MS, 7, 12]

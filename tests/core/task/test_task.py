@@ -79,16 +79,16 @@ def test_figures_tell_what_has_passed() -> None:
         up.emit_all([1, 2, 3])
         up.emit_element(Watermark(4))
         step_until(task, StepResult.IDLE)
-        seen = task.statistics()
+        seen = task.figures()
         assert seen.state is TaskState.RUNNING
         assert (seen.records_in, seen.records_out) == (3, 3)
-        assert (seen.watermarks_in_ms, seen.watermark_out_ms) == ((4,), 4)
+        assert (seen.input_watermarks_ms, seen.output_watermark_ms) == ((4,), 4)
         assert [operator.records_in for operator in seen.operators] == [3, 3]
         assert seen.buffers_in > 0
         assert seen.queued_out > 0
         up.finish()
         live(task)
-        assert task.statistics().state is TaskState.FINISHED
+        assert task.figures().state is TaskState.FINISHED
 
 
 # Mails.
@@ -189,7 +189,7 @@ def test_without_input_it_is_idle_until_woken() -> None:
         assert lab.woken > woken
         assert task.step() is StepResult.MORE
         assert got == [1]
-        assert task.statistics().spent.idle_ms == 40
+        assert task.figures().idle_ms == 40
         up.finish()
         live(task)
 
@@ -200,11 +200,11 @@ def test_without_a_buffer_it_takes_no_input_and_that_is_back_pressure() -> None:
         reader = lab.open_input("down")
         task = lab.task(lambda: MapOperator(bytes), gates=((lab.gate("up"),),), writers=(down,))
         sent = fill(lab, task, up)
-        before = task.statistics()
+        before = task.figures()
         lab.timers.pass_ms(300)
         assert task.step() is StepResult.IDLE
-        assert task.statistics().records_in == before.records_in, "it takes no input"
-        spent = task.statistics().spent
+        assert task.figures().records_in == before.records_in, "it takes no input"
+        spent = task.figures()
         assert (spent.soft_backpressured_ms, spent.hard_backpressured_ms) == (300, 0)
 
         woken = lab.woken
@@ -212,7 +212,7 @@ def test_without_a_buffer_it_takes_no_input_and_that_is_back_pressure() -> None:
         assert lab.woken > woken
         step_until(task, StepResult.IDLE)
         lab.timers.pass_ms(100)
-        spent = task.statistics().spent
+        spent = task.figures()
         assert (spent.backpressured_ms, spent.idle_ms) == (300, 100), "now only input is missing"
         up.finish()
         live(task)
@@ -230,12 +230,12 @@ def test_a_writer_that_waits_in_the_middle_of_a_step_is_back_pressure_too() -> N
         up = lab.writer("up")
         task = lab.task(sink([]), gates=((lab.gate("up"),),))
         step_until(task, StepResult.IDLE)
-        before = task.statistics().spent
+        before = task.figures()
         task.waiting_for_buffer(True)
         lab.timers.pass_ms(70)
         task.waiting_for_buffer(False)
         lab.timers.pass_ms(5)
-        after = task.statistics().spent
+        after = task.figures()
         assert after.hard_backpressured_ms == before.hard_backpressured_ms + 70
         assert after.soft_backpressured_ms == before.soft_backpressured_ms
         up.finish()
@@ -345,9 +345,9 @@ def test_markers_bypass_user_functions_and_are_measured() -> None:
         step_until(task, StepResult.IDLE)
         down.flush_all()
         assert reader.take(9) == marker
-        latency = task.statistics().latency
+        latency = task.figures().latency
         assert latency is not None
-        assert (latency.markers, latency.max_ms) == (1, 25)
+        assert (latency.count, latency.sum_ms) == (1, 25)
         up.finish()
         live(task)
         reader.close()
@@ -357,4 +357,4 @@ def test_a_source_task_measures_no_latency() -> None:
     with Lab() as lab:
         task = lab.task(source([1]), sink([]))
         live(task)
-        assert task.statistics().latency is None
+        assert task.figures().latency is None

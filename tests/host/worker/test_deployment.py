@@ -295,8 +295,8 @@ def test_markers_measure_the_way_and_functions_do_not_see_them(
     sinks = [task for task in deployed if task.order.gates]
 
     def markers() -> list[int]:
-        figures = [sink.task.statistics().latency for sink in sinks]
-        return [0 if latency is None else latency.markers for latency in figures]
+        figures = [sink.task.figures().latency for sink in sinks]
+        return [0 if latency is None else latency.count for latency in figures]
 
     eventually(lambda: min(markers()) >= 3, "markers at both sinks")
     eventually(lambda: len(results) == 20, "all records at both sinks")

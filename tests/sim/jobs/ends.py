@@ -40,11 +40,11 @@ class Ends:
 
     def check(self, deployed: SimTask) -> None:
         """Raises CheckFailed."""
-        seen = deployed.task.statistics()
-        spent, lived_ms = seen.spent, self._clock.now_ms - self._born_ms.pop(id(deployed))
-        total_ms = spent.busy_ms + spent.backpressured_ms + spent.idle_ms
+        seen = deployed.task.figures()
+        lived_ms = self._clock.now_ms - self._born_ms.pop(id(deployed))
+        total_ms = seen.busy_ms + seen.backpressured_ms + seen.idle_ms
         if abs(total_ms - lived_ms) > 1e-6 * max(1.0, self._clock.now_ms):
-            raise CheckFailed(f"{deployed.thread.name} has lived {lived_ms} ms, but {spent}")
+            raise CheckFailed(f"{deployed.thread.name} has lived {lived_ms} ms, but {seen}")
         error = deployed.task.lifecycle.failure or deployed.thread.error
         if seen.state is TaskState.FINISHED:
             if error is not None:

@@ -6,11 +6,10 @@ and each is closed exactly once, whatever happened before. Snapshots are taken o
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
 from headgate.base.errors import raise_user_error
-from headgate.base.figures import UNKNOWN, AsyncFigures, BatchFigures
+from headgate.base.figures import UNKNOWN, AsyncFigures, BatchFigures, OperatorFigures
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator, Output, PolledOperator, PollResult
 from headgate.core.chain.outputs import (
@@ -31,23 +30,6 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.state.reading import StateReader
 from headgate.functions.context import SnapshotMoment
 from headgate.functions.error_policy import OnError
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorStatistics:
-    """What has passed one operator."""
-
-    name: str
-    records_in: int
-    records_out: int
-    watermark_ms: int
-    skipped: int = 0
-    """Records that have failed and were left out."""
-    dead_letters: int = 0
-    late: int = 0
-    """Records that came too late and were dropped."""
-    most_late_ms: int = 0
-    """By how much the latest of them."""
 
 
 class Chain:
@@ -193,18 +175,22 @@ class Chain:
         if first is not None:
             raise first
 
-    def statistics(self) -> list[OperatorStatistics]:
-        """Head first."""
+    def figures(self) -> list[OperatorFigures]:
+        """Of the operators, head first."""
         return [
-            OperatorStatistics(
+            OperatorFigures(
                 self._spec.operators[index].name,
                 self._head_in if index == 0 else self._inputs[index].records_in,
                 self._counts[index].records_out,
-                self._counts[index].watermark_ms,
                 *_left_out(self._operators[index]),
             )
             for index in sorted(self._operators)
         ]
+
+    @property
+    def watermark_ms(self) -> int:
+        """How far event time has come in it."""
+        return max(count.watermark_ms for count in self._counts.values())
 
     def async_calls(self) -> Iterator[AsyncFigures]:
         """Of the operators that make asynchronous calls, head first."""

@@ -6,7 +6,6 @@ enough for a bundle to each channel, or until ``seal``; only then are user objec
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from math import inf
 from typing import Final
@@ -94,16 +93,6 @@ PUT_TOGETHER: Final = 16
 """After so many bundles of tuples that only pickle could write, they need not be taken apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriterStatistics:
-    """Totals of a writer, and its watermark. Bytes and buffers count when a buffer is finished."""
-
-    records_out: int
-    bytes_out: int
-    buffers_out: int
-    watermark_ms: int
-
-
 class RecordWriter:
     """Writes to the partition of one task. ``timeout_ms`` 0 flushes after every emit."""
 
@@ -124,6 +113,7 @@ class RecordWriter:
         self.channels = len(partition.subpartitions)
         self.records_out = 0
         self.bytes_out = 0
+        """Bytes and buffers count when a buffer is finished."""
         self.buffers_out = 0
         self.watermark_ms = MIN_WATERMARK_MS
         """The last watermark that went to all channels."""
@@ -258,11 +248,6 @@ class RecordWriter:
         self._spanning.prune()
         for lane in range(self._lanes):
             self._finish_builder(lane)
-
-    def statistics(self) -> WriterStatistics:
-        return WriterStatistics(
-            self.records_out, self.bytes_out, self.buffers_out, self.watermark_ms
-        )
 
     def _stage(self, bundle: Bundle) -> Bundle:
         staged = self._staged

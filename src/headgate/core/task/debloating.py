@@ -18,7 +18,6 @@ import msgspec
 from headgate.base.settings import ExchangeSettings
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, Processor
-from headgate.core.task.statistics import SizeStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +183,15 @@ class BufferSizes:
             debloater.started(self._totals_of(source))
         self._later(self._period_ms, self._look)
 
-    def statistics(self) -> SizeStatistics:
-        """The shortest buffers and the longest time of all inputs."""
-        debloaters = [debloater for _, debloater in self._inputs]
-        return SizeStatistics(
-            min(debloater.size for debloater in debloaters),
-            max(debloater.in_flight_ms for debloater in debloaters),
-        )
+    @property
+    def buffer_size(self) -> int:
+        """The shortest buffers of all inputs."""
+        return min(debloater.size for _, debloater in self._inputs)
+
+    @property
+    def in_flight_ms(self) -> float:
+        """In what time the slowest input consumes what waits."""
+        return max(debloater.in_flight_ms for _, debloater in self._inputs)
 
     def close(self) -> None:
         """The task ends. Idempotent."""

@@ -10,11 +10,11 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Generic
 
+from msgspec import structs
+
 from headgate.base.checkpoints import CheckpointOptions, SplitData
 from headgate.base.errors import TaskCancelled
-from headgate.base.figures import UNKNOWN, OperatorFigures
 from headgate.base.messages import SourceTimeAnnounced, TaskFigures, TaskOrder, TaskState
-from headgate.core.chain.chain import OperatorStatistics
 from headgate.core.checkpoint.restored import CheckpointReader, TaskRestored, read_restore
 from headgate.core.exchange.ends import Address
 from headgate.core.task.assembly import AssembledTask, TaskAssembly, Thread
@@ -127,7 +127,7 @@ class DeployedTasks(Generic[Thread]):
                     for writer in deployed.writers:
                         every.callback(writer.partition.release)
 
-    def statistics(self) -> Iterator[TaskFigures]:
+    def figures(self) -> Iterator[TaskFigures]:
         """What each task has done so far; the baton may be given away between two of them."""
         for deployed in list(self.tasks):
             yield _figures(deployed)
@@ -138,64 +138,13 @@ class DeployedTasks(Generic[Thread]):
 
 
 def _figures(deployed: AssembledTask[Thread]) -> TaskFigures:
-    seen = deployed.task.statistics()
-    made = 0 if deployed.order.gates else sum(head.records_out for head in seen.operators[:1])
-    return TaskFigures(
-        task=deployed.order.id,
-        vertex=deployed.order.vertex,
-        subtask=deployed.order.subtask,
-        state=seen.state,
-        records_in=seen.records_in,
-        records_out=seen.records_out,
-        bytes_in=seen.bytes_in,
-        bytes_out=seen.bytes_out,
-        buffers_in=seen.buffers_in,
-        buffers_out=seen.buffers_out,
-        busy_ms=seen.spent.busy_ms,
-        backpressured_ms=seen.spent.backpressured_ms,
-        soft_backpressured_ms=seen.spent.soft_backpressured_ms,
-        hard_backpressured_ms=seen.spent.hard_backpressured_ms,
-        idle_ms=seen.spent.idle_ms,
-        cpu_ms=deployed.thread.cpu_ms,
-        runnable_ms=deployed.thread.runnable_ms,
-        commit_ms=deployed.task.commit_ms,
-        queued_in=seen.queued_in,
-        queued_out=seen.queued_out,
-        buffer_size=seen.sizes.buffer_size,
-        in_flight_ms=seen.sizes.in_flight_ms,
-        latency_p50_ms=seen.latency.p50_ms if seen.latency else 0.0,
-        latency_p99_ms=seen.latency.p99_ms if seen.latency else 0.0,
-        input_watermarks_ms=seen.watermarks_in_ms,
-        output_watermark_ms=seen.watermark_out_ms,
-        records_made=made,
-        user=seen.user,
-        slot=deployed.order.slot,
-        gates=seen.gates,
-        outputs=seen.outputs,
-        operators=tuple(map(_operator_figures, seen.operators)),
-        latency=seen.histogram,
-        async_calls=seen.async_calls,
-        batch_calls=seen.batch_calls,
-        state_bytes=_known(seen.state_bytes, deployed.task.checkpointed_bytes),
-        splits=seen.splits,
-        declared_rate=seen.declared_rate,
-        lag_records=UNKNOWN if seen.lag.records is None else seen.lag.records,
-        lag_bytes=UNKNOWN if seen.lag.bytes is None else seen.lag.bytes,
-        lag_ms=UNKNOWN if seen.lag.age_ms is None else seen.lag.age_ms,
+    order, thread = deployed.order, deployed.thread
+    return structs.replace(
+        deployed.task.figures(),
+        task=order.id,
+        vertex=order.vertex,
+        subtask=order.subtask,
+        slot=order.slot,
+        cpu_ms=thread.cpu_ms,
+        runnable_ms=thread.runnable_ms,
     )
-
-
-def _operator_figures(seen: OperatorStatistics) -> OperatorFigures:
-    return OperatorFigures(
-        seen.name,
-        seen.records_in,
-        seen.records_out,
-        seen.skipped,
-        seen.dead_letters,
-        seen.late,
-        seen.most_late_ms,
-    )
-
-
-def _known(first: int, second: int) -> int:
-    return second if first == UNKNOWN else first

@@ -8,26 +8,21 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from headgate.base.elements import MIN_WATERMARK_MS
-from headgate.base.figures import (
-    LATENCY_BOUNDS_MS,
-    UNKNOWN,
-    AsyncFigures,
-    BatchFigures,
-    GateFigures,
-    LatencyFigures,
-    OutputFigures,
-)
-from headgate.base.messages import TaskState, UserFigure
-from headgate.core.chain.chain import Chain, OperatorStatistics
+from headgate.base.figures import LATENCY_BOUNDS_MS, UNKNOWN, LatencyFigures, OutputFigures
+from headgate.base.messages import TaskFigures, TaskState
+from headgate.core.chain.chain import Chain
 from headgate.core.chain.operator import PolledOperator
-from headgate.core.egress.writer import RecordWriter, WriterStatistics
+from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.inputs import NetworkInput
-from headgate.core.task.own_figures import NO_LAG, OwnFigures
-from headgate.functions.source import SplitLag
+from headgate.core.task.own_figures import OwnFigures
+
+if TYPE_CHECKING:
+    from headgate.core.task.debloating import BufferSizes
+
+_Number = TypeVar("_Number", int, float)
 
 
 class TaskActivity(Enum):
@@ -82,17 +77,6 @@ LATELY_MS: Final = 30_000.0
 """Percentiles are those of this time: a slow start is soon forgotten."""
 
 
-@dataclass(frozen=True, slots=True)
-class LatencyStatistics:
-    """Over the markers of the last half minute; zero if none came."""
-
-    markers: int
-    """All that ever came."""
-    p50_ms: float
-    p99_ms: float
-    max_ms: float
-
-
 class Latencies:
     """How long markers took from their source to here; ``now_ms`` is good for differences."""
 
@@ -113,63 +97,15 @@ class Latencies:
         """Over all markers; None: none came."""
         return LatencyFigures(tuple(self._counts), self._sum_ms) if any(self._counts) else None
 
-    def statistics(self) -> LatencyStatistics:
-        markers, since_ms = sum(self._counts), self._now_ms() - LATELY_MS
+    def percentiles(self) -> tuple[float, float]:
+        """The median and the 99th percentile of the last half minute, in ms; zero if none came."""
+        since_ms = self._now_ms() - LATELY_MS
         ordered = sorted(latency_ms for at_ms, latency_ms in self._last if at_ms >= since_ms)
-        if not ordered:
-            return LatencyStatistics(markers, 0.0, 0.0, 0.0)
         last = len(ordered) - 1
-        return LatencyStatistics(
-            markers, ordered[last // 2], ordered[round(last * 0.99)], ordered[-1]
-        )
+        return (ordered[last // 2], ordered[round(last * 0.99)]) if ordered else (0.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class SizeStatistics:
-    """The present size of the buffers to a task, and in what time it consumes what waits."""
-
-    buffer_size: int
-    in_flight_ms: float
-
-
-NO_SIZES: Final = SizeStatistics(0, 0.0)
-"""Of a task that reads from nobody, or has no say in the size of buffers."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskStatistics:
-    """A moment of a task."""
-
-    state: TaskState
-    spent: TimeSpent
-    records_in: int
-    records_out: int
-    bytes_in: int
-    bytes_out: int
-    buffers_in: int
-    buffers_out: int
-    queued_in: int
-    queued_out: int
-    watermarks_in_ms: tuple[int, ...]
-    """The last one of each input."""
-    watermark_out_ms: int
-    operators: tuple[OperatorStatistics, ...]
-    latency: LatencyStatistics | None
-    user: tuple[UserFigure, ...] = ()
-    sizes: SizeStatistics = NO_SIZES
-    gates: tuple[GateFigures, ...] = ()
-    outputs: tuple[OutputFigures, ...] = ()
-    histogram: LatencyFigures | None = None
-    lag: SplitLag = NO_LAG
-    state_bytes: int = UNKNOWN
-    """As the state backend estimates it."""
-    async_calls: tuple[AsyncFigures, ...] = ()
-    batch_calls: tuple[BatchFigures, ...] = ()
-    splits: int = 0
-    declared_rate: float = UNKNOWN
-
-
-def statistics_of(
+def figures_of(
     state: TaskState,
     spent: TimeSpent,
     chain: Chain,
@@ -179,60 +115,67 @@ def statistics_of(
     *,
     latencies: Latencies | None,
     own: OwnFigures,
-    sizes: SizeStatistics,
-) -> TaskStatistics:
-    """Asked inside the baton."""
+    sizes: "BufferSizes | None",
+) -> TaskFigures:
+    """A moment of a task, asked inside the baton; whoever deployed it adds which task it is."""
     read = [gate.statistics() for gate in gates]
-    written = [writer.statistics() for writer in writers]
-    outputs = tuple(map(_output, writers, written))
-    operators = tuple(chain.statistics())
-    return TaskStatistics(
+    outputs = tuple(map(_output, writers))
+    operators = tuple(chain.figures())
+    head = chain.head if isinstance(chain.head, PolledOperator) else None
+    p50_ms, p99_ms = (0.0, 0.0) if latencies is None else latencies.percentiles()
+    return TaskFigures(
+        task="",
+        vertex=-1,
+        subtask=-1,
         state=state,
-        spent=spent,
         records_in=sum(source.records_in for source in inputs),
-        records_out=sum(writer.records_out for writer in written),
+        records_made=0 if gates else sum(head.records_out for head in operators[:1]),
+        records_out=sum(output.records for output in outputs),
         bytes_in=sum(gate.bytes_in for gate in read),
-        bytes_out=sum(writer.bytes_out for writer in written),
+        bytes_out=sum(output.bytes for output in outputs),
         buffers_in=sum(gate.buffers_in for gate in read),
-        buffers_out=sum(writer.buffers_out for writer in written),
+        buffers_out=sum(output.buffers for output in outputs),
+        busy_ms=spent.busy_ms,
+        backpressured_ms=spent.backpressured_ms,
+        soft_backpressured_ms=spent.soft_backpressured_ms,
+        hard_backpressured_ms=spent.hard_backpressured_ms,
+        idle_ms=spent.idle_ms,
         queued_in=sum(gate.figures.queued_buffers for gate in read),
         queued_out=sum(output.queued_buffers for output in outputs),
-        watermarks_in_ms=tuple(source.watermark_ms for source in inputs),
-        watermark_out_ms=min(
-            (writer.watermark_ms for writer in written), default=_last_watermark_ms(operators)
-        ),
-        operators=operators,
-        latency=None if latencies is None else latencies.statistics(),
-        user=own.user,
-        lag=own.lag,
-        state_bytes=own.state_bytes,
-        async_calls=tuple(chain.async_calls()),
-        batch_calls=tuple(chain.batch_calls()),
-        splits=chain.head.splits if isinstance(chain.head, PolledOperator) else 0,
-        declared_rate=_declared_rate(chain),
-        sizes=sizes,
         gates=tuple(gate.figures for gate in read),
         outputs=outputs,
-        histogram=None if latencies is None else latencies.histogram(),
+        buffer_size=0 if sizes is None else sizes.buffer_size,
+        in_flight_ms=0.0 if sizes is None else sizes.in_flight_ms,
+        state_bytes=own.state_bytes,
+        input_watermarks_ms=tuple(source.watermark_ms for source in inputs),
+        output_watermark_ms=min(
+            (writer.watermark_ms for writer in writers), default=chain.watermark_ms
+        ),
+        splits=0 if head is None else head.splits,
+        lag_records=_known(own.lag.records),
+        lag_bytes=_known(own.lag.bytes),
+        lag_ms=_known(own.lag.age_ms),
+        latency=None if latencies is None else latencies.histogram(),
+        latency_p50_ms=p50_ms,
+        latency_p99_ms=p99_ms,
+        user=own.user,
+        operators=operators,
+        async_calls=tuple(chain.async_calls()),
+        batch_calls=tuple(chain.batch_calls()),
+        declared_rate=UNKNOWN if head is None else _known(head.records_per_second),
     )
 
 
-def _last_watermark_ms(operators: Sequence[OperatorStatistics]) -> int:
-    """Of a task without outputs: how far event time has come in its chain."""
-    return max((operator.watermark_ms for operator in operators), default=MIN_WATERMARK_MS)
+def _known(number: _Number | None) -> _Number | int:
+    return UNKNOWN if number is None else number
 
 
-def _declared_rate(chain: Chain) -> float:
-    rate = chain.head.records_per_second if isinstance(chain.head, PolledOperator) else None
-    return UNKNOWN if rate is None else rate
-
-
-def _output(writer: RecordWriter, written: WriterStatistics) -> OutputFigures:
+def _output(writer: RecordWriter) -> OutputFigures:
     partition = writer.partition
     return OutputFigures(
-        written.records_out,
-        written.bytes_out,
-        written.buffers_out,
+        writer.records_out,
+        writer.bytes_out,
+        writer.buffers_out,
         partition.queued,
         partition.queued_bytes,
         partition.pool.size,

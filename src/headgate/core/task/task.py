@@ -13,12 +13,14 @@ from enum import Enum
 from functools import partial
 from typing import Protocol
 
+from msgspec import structs
+
 from headgate.base.checkpoints import CheckpointOptions, SplitData
 from headgate.base.elements import MAX_WATERMARK_MS, StreamStatus, Watermark
 from headgate.base.errors import TaskCancelled
 from headgate.base.figures import UNKNOWN
 from headgate.base.inspections import ReadState
-from headgate.base.messages import SourceTimeAnnounced, TaskState
+from headgate.base.messages import SourceTimeAnnounced, TaskFigures, TaskState
 from headgate.base.spilling import SpillRoom
 from headgate.core.chain.async_calls import StartCalls
 from headgate.core.chain.batch_calls import immediate_calls
@@ -51,13 +53,7 @@ from headgate.core.task.processors import (
     SourceProcessor,
 )
 from headgate.core.task.state_reads import AnswerRead, StateReads
-from headgate.core.task.statistics import (
-    NO_SIZES,
-    TaskActivity,
-    TaskStatistics,
-    TaskTimes,
-    statistics_of,
-)
+from headgate.core.task.statistics import TaskActivity, TaskTimes, figures_of
 from headgate.core.task.waiting import WaitingInputs
 from headgate.functions.context import TaskInfo
 
@@ -249,11 +245,6 @@ class Task:
         if taking is not None:
             self.mailbox.put("complete", lambda: taking.completed(checkpoint), URGENT)
 
-    @property
-    def commit_ms(self) -> float:
-        """How long its operators have committed so far (asked inside the baton)."""
-        return 0.0 if self._checkpoints is None else self._checkpoints.committed_ms
-
     def commits_too_long(self, timeout_ms: float) -> int | None:
         """The checkpoint that its operators have been committing for longer than this."""
         taking = self._checkpoints
@@ -332,12 +323,12 @@ class Task:
         """What reads the keyed state of an operator, between two steps; None: it has none."""
         return self._chain.state_reader(uid)
 
-    def statistics(self) -> TaskStatistics:
+    def figures(self) -> TaskFigures:
         """Asked inside the baton; what only its own thread can read is read anew, soon."""
-        processor = self._processor
+        processor, taking = self._processor, self._checkpoints
         if self._figures.ask():
             self.mailbox.put("figures", self._read_figures, NORMAL)
-        return statistics_of(
+        figures = figures_of(
             self.lifecycle.state,
             self._times.spent(self._clock.now_ms()),
             self._chain,
@@ -346,17 +337,20 @@ class Task:
             self._writers,
             latencies=processor.latencies if isinstance(processor, InputProcessor) else None,
             own=self._figures,
-            sizes=NO_SIZES if self._sizes is None else self._sizes.statistics(),
+            sizes=self._sizes,
+        )
+        if taking is None:
+            return figures
+        state_bytes = figures.state_bytes
+        return structs.replace(
+            figures,
+            commit_ms=taking.committed_ms,
+            state_bytes=taking.state_bytes if state_bytes == UNKNOWN else state_bytes,
         )
 
     def take_warnings(self) -> list[str]:
         """About figures that could not be read; each is returned once (asked inside the baton)."""
         return self._figures.take_warnings()
-
-    @property
-    def checkpointed_bytes(self) -> int:
-        """State of its operators in the last checkpoint (asked inside the baton)."""
-        return UNKNOWN if self._checkpoints is None else self._checkpoints.state_bytes
 
     def _read_figures(self) -> None:
         with self._loan:

@@ -178,11 +178,11 @@ class Deployment:
         with self._exchange.inside():
             self._deployed.cancel()
 
-    def statistics(self) -> list[TaskFigures]:
+    def figures(self) -> list[TaskFigures]:
         """Tasks wait for the baton no longer than a step takes, however many channels there are."""
         figures: list[TaskFigures] = []
         warnings: list[tuple[str, str]] = []
-        unread = self._deployed.statistics()
+        unread = self._deployed.figures()
         is_through = False
         while not is_through:
             with self._exchange.inside():

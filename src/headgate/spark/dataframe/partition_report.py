@@ -35,7 +35,6 @@ from headgate.base.messages import (
     TaskState,
     ToTaskManager,
 )
-from headgate.core.chain.chain import OperatorStatistics
 from headgate.host.net.contact import DriverContact
 from headgate.host.net.control_client import ConnectionLost, ControlConnection
 from headgate.host.worker.worker_log import WorkerLog
@@ -66,8 +65,8 @@ class PartitionFigures:
     """What one partition has done so far; read by other threads while it grows."""
 
     def __init__(self) -> None:
-        self.statistics: Callable[[], Sequence[OperatorStatistics]] = list
-        """Of its operators, once there are any."""
+        self.operators: Callable[[], Sequence[OperatorFigures]] = list
+        """Those of its operators, once there are any."""
         self.idle_s = 0.0
         """Time spent waiting for Spark's input."""
         self.held_up_s = 0.0
@@ -76,20 +75,8 @@ class PartitionFigures:
 
     def figures(self) -> tuple[list[OperatorFigures], float, float, float]:
         """Those of its operators, and its times in seconds: busy, held up and idle."""
-        operators = [
-            OperatorFigures(
-                each.name,
-                each.records_in,
-                each.records_out,
-                each.skipped,
-                each.dead_letters,
-                each.late,
-                each.most_late_ms,
-            )
-            for each in self.statistics()
-        ]
-        whole = time.perf_counter() - self._began
-        return operators, whole - self.held_up_s - self.idle_s, self.held_up_s, self.idle_s
+        busy_s = time.perf_counter() - self._began - self.held_up_s - self.idle_s
+        return list(self.operators()), busy_s, self.held_up_s, self.idle_s
 
 
 class ProcessReport:

@@ -79,7 +79,7 @@ class PartitionProcess:
     ) -> Iterator[pa.RecordBatch]:
         (vertex,) = unship(self.code).values()
         chain = Chain(vertex.chain, (), _NoLoan())
-        figures.statistics = chain.statistics
+        figures.operators = chain.figures
         try:
             chain.open(partial(_context, self._info(vertex, number)))
             polled = PollResult.RECORDS
