@@ -41,7 +41,9 @@ def test_tasks_that_have_ended_are_counted() -> None:
 @given(st.tuples(*[st.floats(0, 1e9)] * 4))
 def test_shares_add_up_to_one_or_are_all_zero(spent: tuple[float, ...]) -> None:
     busy, soft, hard, idle = spent
-    gain = TaskCounters(busy_ms=busy, soft_ms=soft, hard_ms=hard, idle_ms=idle)
+    gain = TaskCounters(
+        busy_ms=busy, soft_backpressured_ms=soft, hard_backpressured_ms=hard, idle_ms=idle
+    )
     shares = shares_of(gain)
     total = shares.busy + shares.backpressured + shares.idle
     assert shares == Shares() or total == pytest.approx(1)

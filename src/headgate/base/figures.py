@@ -82,20 +82,18 @@ class MetricFamily:
     def over_attempts(self) -> MetricMerge | None:
         return SUM if self.kind is MetricKind.COUNTER else self.attempts
 
-    def value(self, subject: object) -> float | None:
-        """Of one subject, in seconds or as it is; None: it has none."""
-        value: float | None = getattr(subject, self.read)
-        if value is None or value == self.unknown:
-            return None
-        return value / 1000 if self.read.endswith("_ms") and not self.is_age else value
-
-    def merged(self, subjects: Sequence[object], now_ms: float = 0.0) -> float | None:
+    def merged(self, subjects: Sequence[object]) -> Any:
         """Of all of them together; None: none of them has one."""
-        values = [value for subject in subjects if (value := self.value(subject)) is not None]
-        if not values:
-            return None
-        result: float = _MERGES[self.merge](values)
-        return (now_ms - result) / 1000 if self.is_age else result
+        values = [getattr(subject, self.read) for subject in subjects]
+        known = [value for value in values if value is not None and value != self.unknown]
+        return _MERGES[self.merge](known) if known else None
+
+    def shown(self, subjects: Sequence[object], now_ms: float) -> float | None:
+        """The same as Prometheus gets it, in seconds."""
+        value: float | None = self.merged(subjects)
+        if value is None or not self.read.endswith("_ms"):
+            return value
+        return (now_ms - value if self.is_age else value) / 1000
 
 
 COUNT: Final = MetricFamily(attempts=SUM)
@@ -106,6 +104,12 @@ COUNT: Final = MetricFamily(attempts=SUM)
 def metrics_of(kind: type) -> tuple[MetricFamily, ...]:
     """Those that have names, in the order of their fields."""
     return tuple(metric for _, metric in _declared(kind) if metric.name)
+
+
+@cache
+def metric_of(kind: type, field: str) -> MetricFamily:
+    """The first of a field."""
+    return next(metric for name, metric in _declared(kind) if name == field)
 
 
 @cache

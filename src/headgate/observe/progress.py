@@ -88,8 +88,8 @@ def _row(vertex: VertexWindow) -> VertexRow:
         bytes_in_per_s=gain.bytes_in * per_s,
         bytes_out_per_s=gain.bytes_out * per_s,
         shares=shares_of(gain),
-        soft_backpressured=gain.share(gain.soft_ms),
-        hard_backpressured=gain.share(gain.hard_ms),
+        soft_backpressured=gain.share(gain.soft_backpressured_ms),
+        hard_backpressured=gain.share(gain.hard_backpressured_ms),
         cpu=len(tasks) * gain.cpu_ms / gain.elapsed_ms if gain.elapsed_ms > 0 else 0.0,
         busiest=(0, Shares()) if busiest is None else (busiest.subtask, shares_of(busiest.gain)),
     )

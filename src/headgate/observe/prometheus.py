@@ -186,7 +186,7 @@ class JobsCollector(Collector):
                     )
                     continue
                 subjects = group.running if form is MetricKind.GAUGE else group.all
-                value = declared.merged(subjects, self._now_ms)
+                value = declared.shown(subjects, self._now_ms)
                 if value is not None:
                     metric.add_sample(declared.name, labels_of, value)
             if metric.samples or form is MetricKind.HISTOGRAM:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from operator import add, sub, truediv
+from operator import add, attrgetter, sub, truediv
 from statistics import median_low
 from typing import Final, NamedTuple
 
@@ -33,32 +33,33 @@ GROWTH_MS: Final = 3_000.0
 
 
 class TaskCounters(NamedTuple):
-    """Counters of one task: since its start, or what they have gained in a window."""
+    """Counters of one task: since its start, or what they have gained in a window.
+
+    Named as in ``TaskFigures``.
+    """
 
     records_in: float = 0
-    """Of a source: what it has made."""
+    """What it has taken; of a source, what it has made."""
     records_out: float = 0
     bytes_in: float = 0
     bytes_out: float = 0
     busy_ms: float = 0.0
-    soft_ms: float = 0.0
-    hard_ms: float = 0.0
+    soft_backpressured_ms: float = 0.0
+    hard_backpressured_ms: float = 0.0
     idle_ms: float = 0.0
     cpu_ms: float = 0.0
     runnable_ms: float = 0.0
     commit_ms: float = 0.0
     full_ms: float = 0.0
-    """Its records waited for a place in a queue of asynchronous calls."""
     throttled_ms: float = 0.0
-    """A batch of records was ready, and the rate limit of its calls allowed none."""
 
     @property
     def backpressured_ms(self) -> float:
-        return self.soft_ms + self.hard_ms
+        return self.soft_backpressured_ms + self.hard_backpressured_ms
 
     @property
     def elapsed_ms(self) -> float:
-        return self.busy_ms + self.soft_ms + self.hard_ms + self.idle_ms
+        return self.busy_ms + self.soft_backpressured_ms + self.hard_backpressured_ms + self.idle_ms
 
     @property
     def rate(self) -> float:
@@ -75,7 +76,7 @@ class TaskCounters(NamedTuple):
 
     @property
     def backpressured(self) -> float:
-        return self.share(self.soft_ms + self.hard_ms)
+        return self.share(self.soft_backpressured_ms + self.hard_backpressured_ms)
 
     @property
     def idle(self) -> float:
@@ -86,25 +87,12 @@ NOTHING: Final = TaskCounters()
 NO_COLUMNS: Final = ((),) * len(NOTHING)
 
 
-def counts_of(task: TaskFigures) -> TaskCounters:
+_read_counters = attrgetter("records_taken", *TaskCounters._fields[1:])
+
+
+def counters_of(task: TaskFigures) -> TaskCounters:
     """As the task has reported them."""
-    backpressured_ms, hard_ms = task.backpressured_ms, task.hard_backpressured_ms
-    calls, batches = task.async_calls, task.batch_calls
-    return TaskCounters(
-        task.records_in + task.records_made,
-        task.records_out,
-        task.bytes_in,
-        task.bytes_out,
-        task.busy_ms,
-        backpressured_ms - hard_ms,
-        hard_ms,
-        task.idle_ms,
-        task.cpu_ms,
-        task.runnable_ms,
-        task.commit_ms,
-        sum(queue.full_ms for queue in calls) if calls else 0.0,
-        sum(batch.throttled_ms for batch in batches) if batches else 0.0,
-    )
+    return TaskCounters._make(_read_counters(task))
 
 
 def gained(before: TaskCounters, now: TaskCounters) -> TaskCounters:
@@ -155,7 +143,7 @@ def snapshot_of(
     vertices: dict[int, list[TaskCounters]] = {}
     for task in figures:
         vertex = task.vertex
-        counts = tasks[task.task] = counts_of(task)
+        counts = tasks[task.task] = counters_of(task)
         vertices.setdefault(vertex, []).append(counts)
         for number, output in enumerate(task.outputs):
             records, size = outputs.get((vertex, number), (0, 0))

@@ -6,6 +6,7 @@ answer says the same whether a driver gives it of a job that runs, or a history 
 archive.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -137,6 +138,8 @@ class Totals(Answer, frozen=True):
 class OperatorDetails(Answer, frozen=True):
     """One operator of a chain, all its subtasks together."""
 
+    # In the order of ``OperatorFigures``, from which they are filled.
+
     name: str
     records_in: int
     records_out: int
@@ -147,22 +150,10 @@ class OperatorDetails(Answer, frozen=True):
     """How much too late the latest of them came."""
 
 
-class VertexDetails(Answer, frozen=True):
-    """One vertex of the job graph: all its subtasks together."""
+class TasksActivity(Answer, frozen=True, kw_only=True):
+    """What vertices and subtasks have in common; shares are those of the last ten seconds."""
 
-    id: str
-    name: str
-    operators: list[OperatorDetails]
-    parallelism: int
-    max_parallelism: int
-    slot_sharing_group: str
     status: str
-    is_source: bool
-    tasks: dict[str, int]
-    """How many subtasks are in which state."""
-    column: int
-    """Where it stands in a layered drawing, from left to right, and below from top to bottom."""
-    row: int
     metrics: Totals
     rates: Rates
     busy: float
@@ -170,12 +161,9 @@ class VertexDetails(Answer, frozen=True):
     soft_backpressured: float
     hard_backpressured: float
     idle: float
-    max_busy: float
-    """Of the subtask that is busiest."""
-    max_backpressured: float
     cpu: float
     watermark: int | None
-    """The lowest of its subtasks; null: there is none yet."""
+    """The lowest of all tasks; null: there is none yet."""
     watermark_lag_ms: float | None
     latency_p50_ms: float | None
     """From the sources to here, by the latency markers of the last half minute; null: none came."""
@@ -186,6 +174,26 @@ class VertexDetails(Answer, frozen=True):
     """Of a source: what waits outside and was not read; null: unknown."""
     lag_bytes: int | None = None
     lag_ms: float | None = None
+
+
+class VertexDetails(TasksActivity, frozen=True, kw_only=True):
+    """One vertex of the job graph: all its subtasks together."""
+
+    id: str
+    name: str
+    operators: list[OperatorDetails]
+    parallelism: int
+    max_parallelism: int
+    slot_sharing_group: str
+    is_source: bool
+    tasks: dict[str, int]
+    """How many subtasks are in which state."""
+    column: int
+    """Where it stands in a layered drawing, from left to right, and below from top to bottom."""
+    row: int
+    max_busy: float
+    """Of the subtask that is busiest."""
+    max_backpressured: float
 
 
 class EdgeDetails(Answer, frozen=True):
@@ -223,42 +231,32 @@ class JobDetails(Answer, frozen=True):
     why: Diagnosis | None
     """What limits it, from counters alone; null: nobody has looked at it yet."""
 
+    @property
+    def seconds(self) -> float:
+        """How long it has run."""
+        end_ms = self.end_time if self.end_time > 0 else self.now
+        return max(0, end_ms - self.start_time) / 1000
 
-class SubtaskDetails(Answer, frozen=True):
+
+class SubtaskDetails(TasksActivity, frozen=True, kw_only=True):
     """One task."""
 
+    # Fields that are named as in ``TaskFigures`` are filled from there.
     subtask: int
-    status: str
     slot: int
     host: str
     """``host:pid`` of its task manager; nothing: unknown."""
-    metrics: Totals
-    rates: Rates
-    busy: float
-    backpressured: float
-    soft_backpressured: float
-    hard_backpressured: float
-    idle: float
-    cpu: float
     input_watermarks: list[int | None]
-    watermark: int | None
-    watermark_lag_ms: float | None
-    latency_p50_ms: float | None
-    latency_p99_ms: float | None
     queued_in: int
     queued_out: int
     buffer_size: int
     in_flight_ms: float
-    state_bytes: int | None
-    lag_records: int | None
-    lag_bytes: int | None
-    lag_ms: float | None
-    gates: list[GateFigures]
-    outputs: list[OutputFigures]
-    operators: list[OperatorFigures]
-    async_calls: list[AsyncFigures]
-    batch_calls: list[BatchFigures]
-    user: list[UserFigure]
+    gates: Sequence[GateFigures]
+    outputs: Sequence[OutputFigures]
+    operators: Sequence[OperatorFigures]
+    async_calls: Sequence[AsyncFigures]
+    batch_calls: Sequence[BatchFigures]
+    user: Sequence[UserFigure]
 
 
 class VertexSubtasks(VertexDetails, frozen=True, kw_only=True):

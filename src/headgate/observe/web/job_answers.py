@@ -5,18 +5,20 @@ has figures. Law: a task that has not reported yet counts as created.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from statistics import median
-from typing import Final
+from typing import Any, Final
+
+from msgspec import structs
 
 from headgate.api.job import JobStatus
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
-from headgate.base.figures import OperatorFigures, added
+from headgate.base.figures import OperatorFigures, added, metric_of
 from headgate.base.messages import TaskFigures, TaskState
 from headgate.observe.analysis.diagnosis import Diagnosis
-from headgate.observe.analysis.windows import JobWindow, TaskCounters, VertexWindow
+from headgate.observe.analysis.windows import JobWindow, TaskCounters, TaskWindow, VertexWindow
 from headgate.observe.observed import ObservedJob
 from headgate.observe.web.answers import (
     EdgeDetails,
@@ -40,6 +42,8 @@ STATES: Final = {
     TaskState.FAILED: "FAILED",
 }
 """As Flink spells them."""
+MERGED: Final = ("state_bytes", "lag_records", "lag_bytes", "lag_ms")
+"""Of several tasks together, as their declarations say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,9 @@ class Sight:
     places: Sequence[tuple[int, int]]
     """For each vertex its column and row in a drawing."""
     why: Diagnosis | None = None
+
+    def vertex(self, window: VertexWindow) -> VertexDetails:
+        return vertex_details(window, self.job.status(), self.now_ms, self.places[window.id])
 
 
 def job_summary(job: ObservedJob, now_ms: int, why: Diagnosis | None) -> JobSummary:
@@ -91,7 +98,7 @@ def job_details(sight: Sight) -> JobDetails:
         timestamps=dict(job.state_times()),
         restarts=job.restarts(),
         batch=job.graph.batch,
-        vertices=[vertex_details(sight, vertex) for vertex in vertices],
+        vertices=[sight.vertex(vertex) for vertex in vertices],
         edges=[
             edge_details(edge, vertices[edge.source], vertices[edge.target])
             for edge in job.graph.edges
@@ -101,13 +108,14 @@ def job_details(sight: Sight) -> JobDetails:
     )
 
 
-def vertex_details(sight: Sight, window: VertexWindow) -> VertexDetails:
-    """All subtasks together."""
-    vertex, gain = window.vertex, window.gain
+def vertex_details(
+    window: VertexWindow, status: JobStatus, now_ms: float, place: tuple[int, int] = (0, 0)
+) -> VertexDetails:
+    """All subtasks together; ``status`` is that of the job, ``place`` that in a drawing."""
+    vertex = window.vertex
     tasks = [task.figures for task in window.tasks]
     states = Counter(STATES[task.state] for task in tasks)
     states["CREATED"] += max(0, vertex.parallelism - len(tasks))
-    watermark = lowest_watermark(tasks)
     return VertexDetails(
         id=str(vertex.id),
         name=vertex.name,
@@ -115,30 +123,36 @@ def vertex_details(sight: Sight, window: VertexWindow) -> VertexDetails:
         parallelism=vertex.parallelism,
         max_parallelism=vertex.max_parallelism,
         slot_sharing_group=vertex.group,
-        status=status_of(states, sight.job.status()),
+        status=status_of(states, status),
         is_source=vertex.is_source,
         tasks={state: count for state, count in states.items() if count},
-        column=sight.places[vertex.id][0],
-        row=sight.places[vertex.id][1],
-        metrics=totals(tasks),
-        rates=rates([task.gain for task in window.tasks]),
-        busy=window.busy,
-        backpressured=window.backpressured,
-        soft_backpressured=gain.share(gain.soft_ms),
-        hard_backpressured=gain.share(gain.hard_ms),
-        idle=gain.idle,
+        column=place[0],
+        row=place[1],
         max_busy=window.max_busy,
         max_backpressured=window.max_backpressured,
-        cpu=gain.share(gain.cpu_ms),
-        watermark=watermark,
-        watermark_lag_ms=lag_of(watermark, sight.now_ms),
-        latency_p50_ms=latency([task.latency_p50_ms for task in tasks], is_median=True),
-        latency_p99_ms=latency([task.latency_p99_ms for task in tasks]),
-        state_bytes=known_sum(task.state_bytes for task in tasks),
-        lag_records=known_sum(task.lag_records for task in tasks),
-        lag_bytes=known_sum(task.lag_bytes for task in tasks),
-        lag_ms=max((task.lag_ms for task in tasks if task.lag_ms >= 0), default=None),
+        **activity_of(window.tasks, window.gain, now_ms),
     )
+
+
+def activity_of(windows: Sequence[TaskWindow], gain: TaskCounters, now_ms: float) -> dict[str, Any]:
+    """What these tasks have done, which have gained this together: fields of ``TasksActivity``."""
+    tasks = [task.figures for task in windows]
+    watermark = lowest_watermark(tasks)
+    return {
+        "metrics": totals(tasks),
+        "rates": rates([task.gain for task in windows]),
+        "busy": gain.busy,
+        "backpressured": gain.backpressured,
+        "soft_backpressured": gain.share(gain.soft_backpressured_ms),
+        "hard_backpressured": gain.share(gain.hard_backpressured_ms),
+        "idle": gain.idle,
+        "cpu": gain.share(gain.cpu_ms),
+        "watermark": watermark,
+        "watermark_lag_ms": lag_of(watermark, now_ms),
+        "latency_p50_ms": latency([task.latency_p50_ms for task in tasks], is_median=True),
+        "latency_p99_ms": latency([task.latency_p99_ms for task in tasks]),
+        **{name: metric_of(TaskFigures, name).merged(tasks) for name in MERGED},
+    }
 
 
 def edge_details(edge: JobEdge, producer: VertexWindow, reader: VertexWindow) -> EdgeDetails:
@@ -171,17 +185,7 @@ def operators_of(vertex: JobVertex, tasks: Sequence[TaskFigures]) -> list[Operat
     for place, operator in enumerate(vertex.chain.operators):
         figures = [task.operators[place] for task in tasks if place < len(task.operators)]
         sums = reduce(added, figures, OperatorFigures(operator.name))
-        found.append(
-            OperatorDetails(
-                operator.name,
-                sums.records_in,
-                sums.records_out,
-                sums.skipped,
-                sums.dead_letters,
-                sums.late,
-                sums.most_late_ms,
-            )
-        )
+        found.append(OperatorDetails(operator.name, *structs.astuple(sums)[1:]))
     return found
 
 
@@ -229,7 +233,7 @@ def known_watermark(watermark_ms: int) -> int | None:
     return None if watermark_ms == MIN_WATERMARK_MS else watermark_ms
 
 
-def lag_of(watermark_ms: int | None, now_ms: int) -> float | None:
+def lag_of(watermark_ms: int | None, now_ms: float) -> float | None:
     """None: there is no watermark, or it is the last one."""
     if watermark_ms is None or watermark_ms == MAX_WATERMARK_MS:
         return None
@@ -242,9 +246,3 @@ def latency(measured_ms: Sequence[float], *, is_median: bool = False) -> float |
     if not found:
         return None
     return median(found) if is_median else max(found)
-
-
-def known_sum(sizes: Iterable[int]) -> int | None:
-    """Of those that are known; None: not one is."""
-    found = [size for size in sizes if size >= 0]
-    return sum(found) if found else None

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import structs
 
 from headgate.base.job_records import CheckpointRecord
+from headgate.base.messages import TaskFigures
 from headgate.observe.analysis.windows import TaskWindow, VertexWindow
 from headgate.observe.observed import task_metrics
 from headgate.observe.web.answers import (
@@ -24,12 +25,8 @@ from headgate.observe.web.answers import (
 from headgate.observe.web.job_answers import (
     STATES,
     Sight,
+    activity_of,
     known_watermark,
-    lag_of,
-    latency,
-    rates,
-    totals,
-    vertex_details,
 )
 from headgate.plan.job_graph import JobVertex
 
@@ -42,7 +39,7 @@ def vertex_subtasks(sight: Sight, vertex: JobVertex) -> VertexSubtasks:
     window = sight.window.vertices[vertex.id]
     hosts = {process.slot: f"{process.host}:{process.pid}" for process in sight.job.task_managers()}
     return VertexSubtasks(
-        **structs.asdict(vertex_details(sight, window)),
+        **structs.asdict(sight.vertex(window)),
         subtasks=[
             subtask_details(task, hosts.get(task.figures.slot, ""), sight.now_ms)
             for task in by_subtask(window)
@@ -56,42 +53,21 @@ def by_subtask(window: VertexWindow) -> list[TaskWindow]:
     return sorted(window.tasks, key=lambda task: task.subtask)
 
 
+_SAME: Final = [
+    name for name in SubtaskDetails.__struct_fields__ if name in TaskFigures.__struct_fields__
+]
+
+
 def subtask_details(window: TaskWindow, host: str, now_ms: int) -> SubtaskDetails:
     """One task; ``host`` is that of its task manager."""
     task, gain = window
-    watermark = known_watermark(task.output_watermark_ms)
+    fields = {name: getattr(task, name) for name in _SAME}
+    fields |= activity_of([window], gain, now_ms)
     return SubtaskDetails(
-        subtask=task.subtask,
         status=STATES[task.state],
-        slot=task.slot,
         host=host,
-        metrics=totals([task]),
-        rates=rates([gain]),
-        busy=gain.busy,
-        backpressured=gain.backpressured,
-        soft_backpressured=gain.share(gain.soft_ms),
-        hard_backpressured=gain.share(gain.hard_ms),
-        idle=gain.idle,
-        cpu=gain.share(gain.cpu_ms),
         input_watermarks=[known_watermark(mark) for mark in task.input_watermarks_ms],
-        watermark=watermark,
-        watermark_lag_ms=lag_of(watermark, now_ms),
-        latency_p50_ms=latency([task.latency_p50_ms]),
-        latency_p99_ms=latency([task.latency_p99_ms]),
-        queued_in=task.queued_in,
-        queued_out=task.queued_out,
-        buffer_size=task.buffer_size,
-        in_flight_ms=task.in_flight_ms,
-        state_bytes=None if task.state_bytes < 0 else task.state_bytes,
-        lag_records=None if task.lag_records < 0 else task.lag_records,
-        lag_bytes=None if task.lag_bytes < 0 else task.lag_bytes,
-        lag_ms=None if task.lag_ms < 0 else task.lag_ms,
-        gates=list(task.gates),
-        outputs=list(task.outputs),
-        operators=list(task.operators),
-        async_calls=list(task.async_calls),
-        batch_calls=list(task.batch_calls),
-        user=list(task.user),
+        **fields,
     )
 
 
@@ -107,8 +83,8 @@ def vertex_backpressure(sight: Sight, vertex: JobVertex) -> VertexBackpressure:
                 ratio=ratio,
                 idle_ratio=gain.idle,
                 busy_ratio=gain.busy,
-                soft_ratio=gain.share(gain.soft_ms),
-                hard_ratio=gain.share(gain.hard_ms),
+                soft_ratio=gain.share(gain.soft_backpressured_ms),
+                hard_ratio=gain.share(gain.hard_backpressured_ms),
             )
         )
     worst = max((subtask.ratio for subtask in subtasks), default=0.0)
