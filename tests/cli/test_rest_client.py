@@ -62,11 +62,11 @@ def served(page: Page) -> Iterator[Page]:
 
 
 class Greeting(msgspec.Struct):
-    hello: str
+    name: str
 
 
 def test_a_question_has_the_jobs_path_its_query_and_its_token(page: Page) -> None:
-    page.body = json.dumps({"hello": "there", "more": 1}).encode()
+    page.body = json.dumps({"name": "there", "more": 1}).encode()
     client = RestClient(job_entry("a b", web=page.url + "/", token="t0ken"))
     assert client.get("/x", Greeting, {"seconds": 2, "subtask": None}) == Greeting("there")
     client.request("PATCH", "", {"mode": "cancel"})

@@ -12,10 +12,11 @@ from urllib.request import url2pathname
 import pytest
 from msgspec import structs
 
+from headgate.base.job_records import CheckpointRecord
 from headgate.cli import status
-from headgate.cli.job_screen import describe_checkpoints
-from headgate.cli.seen_jobs import CheckpointCounts, SeenCheckpoint, SeenCheckpoints
 from headgate.host.driver.control_server import ControlServer
+from headgate.observe.pictures import describe_checkpoints
+from headgate.observe.web.answers import CheckpointCount, CheckpointOverview
 from tests.cli.kit import Done, in_process
 from tests.cli.page_kit import WHY, Page, announce_page, job_with_page, served
 from tests.host.control_rig import TIMES
@@ -233,8 +234,8 @@ def test_a_job_s_age_goes_with_its_state(
 
 
 def test_a_checkpoint_that_is_not_complete_has_not_taken_a_time() -> None:
-    newest = SeenCheckpoint(7, "checkpoint", "in_progress", 6_000, 3_900)
-    seen = SeenCheckpoints(CheckpointCounts(triggered=1), [newest])
+    newest = CheckpointRecord(7, "checkpoint", "in_progress", 6_000, 3_900)
+    seen = CheckpointOverview(CheckpointCount(1, 0, 0, 1), "", [newest])
     assert describe_checkpoints(seen, 10_000).plain.endswith("; checkpoint 7 in progress for 4 s")
     seen.history[0] = structs.replace(newest, status="completed")
     line = describe_checkpoints(seen, 13_000).plain

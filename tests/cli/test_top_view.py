@@ -8,13 +8,23 @@ import pytest
 from rich.console import Console
 
 from headgate.cli.full_screen import SpecialKey, decode_keys
-from headgate.cli.job_screen import Facts, draw_bar, short_bytes, short_ms, short_time
-from headgate.cli.seen_jobs import SeenActivity, SeenJob, SeenVertexTasks
 from headgate.cli.top_view import ListedJob, ShownLevel, SortedBy, TopView, draw_frame
+from headgate.observe.analysis.windows import TaskCounters
+from headgate.observe.job_view import short_bytes, short_ms, short_time
+from headgate.observe.pictures import Facts, draw_bar
+from headgate.observe.web.answers import JobDetails, VertexSubtasks
+from headgate.observe.web.json_objects import decode
 from tests.cli.page_kit import SLOW, SUBTASKS, WHY, job_answer
 
-FACTS = Facts(msgspec.convert(job_answer("ab12", "orders"), SeenJob), "http://127.0.0.1:8081/")
-TASKS = msgspec.convert({**SLOW, "subtasks": SUBTASKS}, SeenVertexTasks).subtasks
+
+def decoded(answer: object) -> JobDetails:
+    return decode(msgspec.json.encode(answer), JobDetails, lenient=True)
+
+
+FACTS = Facts(decoded(job_answer("ab12", "orders")), "http://127.0.0.1:8081/")
+TASKS = decode(
+    msgspec.json.encode({**SLOW, "subtasks": SUBTASKS}), VertexSubtasks, lenient=True
+).subtasks
 VIEW = TopView(ShownLevel.VERTICES, job="ab12").answered(FACTS)
 
 
@@ -45,7 +55,7 @@ def test_a_frame_never_leaves_its_screen(width: int, height: int) -> None:
     names = [{**SLOW, "id": str(number), "name": "a name " * 9} for number in range(30)]
     answer = {**job_answer("ab12", "orders"), "vertices": names}
     answer["why"] = {"summary": "much is to be said about it. " * 40}
-    facts = replace(FACTS, job=msgspec.convert(answer, SeenJob))
+    facts = replace(FACTS, job=decoded(answer))
     view = pressed(VIEW.answered(facts), *[SpecialKey.DOWN] * 17)
     lines = lines_of(view, width, height)
     assert len(lines) <= height
@@ -66,7 +76,7 @@ def test_no_digit_of_a_figure_is_cut_however_narrow_the_screen_is(width: int) ->
         "state-bytes": 999_000_000_000,
     }
     answer = {**job_answer("ab12", "orders"), "vertices": [wide] * 2}
-    facts = replace(FACTS, job=msgspec.convert(answer, SeenJob))
+    facts = replace(FACTS, job=decoded(answer))
     lines = lines_of(VIEW.answered(facts), width)
     row = next(line for line in lines if "█████" in line and "busy" not in line)
     shown = ["9,999"] + ["20405d", "99s"] * (width >= 64) + ["100%", "999 GB"] * (width >= 100)
@@ -142,12 +152,15 @@ def test_a_notice_is_shown_with_what_was_seen_last() -> None:
 
 
 def test_a_bar_is_full_or_has_a_word() -> None:
-    assert draw_bar(SeenActivity(busy=0.999, backpressured=0.001)).plain == "█" * 16
-    assert (
-        draw_bar(SeenActivity(busy=0.25, backpressured=0.5, idle=0.25)).plain == "████▒▒▒▒▒▒▒▒····"
-    )
-    assert draw_bar(SeenActivity(status="FINISHED")).plain == "finished"
-    assert draw_bar(SeenActivity()).plain == "no figures yet"
+    nearly = TaskCounters(busy_ms=999, hard_backpressured_ms=1)
+    assert draw_bar(nearly, 16, "red", "blue").plain == "█" * 16
+    mixed = TaskCounters(busy_ms=1, soft_backpressured_ms=2, idle_ms=1)
+    assert draw_bar(mixed, 16, "red", "blue").plain == "████▒▒▒▒▒▒▒▒····"
+    still = {"id": "0", "name": "still"}
+    answers = [{**still, "status": "FINISHED"}, {**still, "status": ""}]
+    facts = replace(FACTS, job=decoded({**job_answer("ab12", "orders"), "vertices": answers}))
+    finished, silent = lines_of(VIEW.answered(facts), 120)[-3:-1]
+    assert "finished" in finished and "no figures yet" in silent
 
 
 def test_keys_are_told_apart() -> None:

@@ -14,6 +14,8 @@ from headgate.base.messages import TaskFigures, TaskState
 from headgate.connectors.generator.source import DataGeneratorSource
 from headgate.datastream import StreamExecutionEnvironment
 from headgate.observe.analysis.windows import EMPTY, JobWindow, snapshot_of, window_between
+from headgate.observe.web.answers import VertexDetails
+from headgate.observe.web.job_answers import vertex_details
 from headgate.plan.job_graph import JobGraph
 
 SOURCE, MIDDLE, END = 0, 1, 2
@@ -86,6 +88,11 @@ def figures(
         lag_records=lag,
         lag_ms=lag_ms,
     )
+
+
+def details(window: JobWindow) -> list[VertexDetails]:
+    """What is shown of its vertices."""
+    return [vertex_details(vertex, JobStatus.RUNNING, 0.0) for vertex in window.vertices]
 
 
 def process(

@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from headgate.base.messages import TaskFigures
-from headgate.observe.display import Display, _Watch, draw_job
+from headgate.observe.display import Display, _Watch
 from headgate.observe.job_view import describe_job
-from headgate.observe.notebook import draw_html
+from headgate.observe.pictures import draw_html, draw_job
 from tests.observe.kit import END, SOURCE, ScriptedJob, figures, three_vertices
 
 

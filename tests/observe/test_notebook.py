@@ -14,13 +14,14 @@ from headgate.base.settings import ProgressShown
 from headgate.observe.analysis.explain import diagnose
 from headgate.observe.display import Display
 from headgate.observe.job_view import JobView
-from headgate.observe.notebook import draw_html, kernel_shell, shows_progress
-from headgate.observe.progress import rows_of
+from headgate.observe.notebook import kernel_shell, shows_progress
+from headgate.observe.pictures import draw_html
 from tests.observe.kit import (
     END,
     MIDDLE,
     SOURCE,
     ScriptedJob,
+    details,
     figures,
     three_vertices,
     window_of,
@@ -71,7 +72,7 @@ def view(
 ) -> JobView:
     window = window_of(three_vertices(), tasks)
     diagnosis = diagnose(window, complete=False)
-    return JobView(name, "running", 12.4, rows_of(window), diagnosis, has_ended, page)
+    return JobView(name, "running", 12.4, details(window), diagnosis, has_ended, page)
 
 
 def test_a_job_is_a_table_with_bars_and_a_link_to_its_page() -> None:

@@ -131,7 +131,7 @@ def test_an_ended_job_is_judged_by_its_whole_life_and_looked_at_no_more() -> Non
     points = len(observer.series().points)
     observer.look(START_MS + 60_000)
     assert len(observer.series().points) == points
-    assert observer.rows()[SOURCE].in_per_s == pytest.approx(2_000)
+    assert observer.window().vertices[SOURCE].rate == pytest.approx(2_000)
 
 
 def test_the_task_that_limits_the_job_is_sampled() -> None:
@@ -238,7 +238,7 @@ def test_many_threads_may_look_and_ask() -> None:
 
     def use(_: int) -> str:
         observer.look()
-        observer.rows(5.0)
+        observer.window(5.0)
         observer.series()
         return observer.diagnose(seconds=0.1).cause
 

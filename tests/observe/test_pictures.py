@@ -9,10 +9,15 @@ from rich.console import Console
 
 from headgate.base.messages import TaskFigures, TaskState
 from headgate.observe.analysis.explain import diagnose
-from headgate.observe.display import BAR, draw_bar, draw_job
-from headgate.observe.job_view import JobView, describe_end, describe_job, short_number
-from headgate.observe.progress import VertexRow, rows_of
-from tests.observe.kit import END, MIDDLE, SOURCE, figures, three_vertices, window_of
+from headgate.observe.job_view import (
+    JobView,
+    describe_end,
+    describe_job,
+    short_number,
+    stands_still,
+)
+from headgate.observe.pictures import PROGRESS_BAR, draw_bar, draw_job
+from tests.observe.kit import END, MIDDLE, SOURCE, details, figures, three_vertices, window_of
 
 SLOW_END = [
     figures(SOURCE, made=5_000, out=5_000, busy=50, held_up=900, idle=50),
@@ -23,7 +28,7 @@ SLOW_END = [
 
 def view(tasks: list[TaskFigures], status: str = "running") -> JobView:
     window = window_of(three_vertices(), tasks)
-    return JobView("orders", status, 12.4, rows_of(window), diagnose(window, complete=False))
+    return JobView("orders", status, 12.4, details(window), diagnose(window, complete=False))
 
 
 def drawn(shown: JobView) -> list[str]:
@@ -38,7 +43,7 @@ def test_a_table_fits_into_80_columns_and_shows_every_vertex() -> None:
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith("orders  running  12 s")
     assert "12.3M" in lines[3] and "▒▒▒▒▒▒▒▒" in lines[3]
-    assert "█" * BAR in lines[4]
+    assert "█" * PROGRESS_BAR in lines[4]
     assert "bottleneck: 'slow -> Sink: end' limits the job" in lines[5]
 
 
@@ -47,6 +52,12 @@ def test_vertices_that_have_not_begun_or_have_ended_have_no_bar() -> None:
     lines = drawn(view(ended))
     assert "ended" in lines[2]
     assert "starting" in lines[3]
+
+
+def test_a_vertex_runs_as_long_as_one_of_its_tasks() -> None:
+    tasks = [figures(SOURCE, 0, state=TaskState.FINISHED), figures(SOURCE, 1)]
+    assert [stands_still(vertex) for vertex in view(tasks).vertices] == ["", *["starting"] * 2]
+    assert stands_still(view(tasks[:1]).vertices[SOURCE]) == "starting", "the other one"
 
 
 def test_log_lines_name_job_vertex_and_shares() -> None:
@@ -69,8 +80,8 @@ def test_the_closing_line_counts_what_the_sources_made() -> None:
 
 @given(*[st.floats(0, 1e6)] * 3)
 def test_a_bar_is_always_as_long(busy: float, held_up: float, idle: float) -> None:
-    row: VertexRow = view([figures(END, busy=busy, held_up=held_up, idle=idle)]).rows[END]
-    assert len(draw_bar(row, blamed=False)) == BAR
+    vertex = view([figures(END, busy=busy, held_up=held_up, idle=idle)]).vertices[END]
+    assert len(draw_bar(vertex, 20, "red", "")) == 20
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from headgate.cli.demo_pipeline import Size, build_orders
 from headgate.cli.exit_codes import Terminated
 from headgate.cli.user_program import StartedJobs
 from headgate.host.files.owned_folder import OwnedFolder
+from headgate.observe.job_view import describe_shares
 from headgate.observe.observer import JobObserver
 from headgate.observe.web.server import page_link
 from headgate.spark.dataframe.frame_job import FrameJob
@@ -145,9 +146,9 @@ def summary(job: SparkJob | FrameJob, folder: Path, *, keeps: bool) -> list[str]
     """How the operators spent their time, and the result; the closing line says what was slow."""
     observer = JobObserver(job)
     observer.look()
-    rows = observer.rows()
-    width = max(len(row.name) for row in rows)
-    lines = [f"  {row.name:<{width}}  {row.shares.describe()}" for row in rows]
+    vertices = observer.window().vertices
+    width = max(len(vertex.name) for vertex in vertices)
+    lines = [f"  {vertex.name:<{width}}  {describe_shares(vertex.gain)}" for vertex in vertices]
     if parts := sorted(folder.glob("totals*")):
         size = sum(part.stat().st_size for part in parts)
         place = f"in {folder}" if keeps else "which --folder would keep"

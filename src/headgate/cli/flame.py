@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from headgate.base.inspections import MAX_HERTZ, MAX_SECONDS
 from headgate.cli.jobs import JOB
-from headgate.observe.flame import FlameNode, FrameOwner, draw_flame, folded, hottest_frames
+from headgate.observe.flame import FrameOwner, draw_flame, folded, hottest_frames
 from headgate.plan.table import clean
 
 if TYPE_CHECKING:
-    from headgate.cli.seen_jobs import SeenVertex
+    from headgate.observe.web.answers import FlameGraph, VertexDetails
 
 ROWS: Final = 20
 LEAST: Final = 0.005
@@ -33,17 +32,6 @@ _OWNERS: Final = {
     FrameOwner.HEADGATE: "dim",
 }
 _FILE = click.Path(dir_okay=False, writable=True)
-
-
-class SampledTree(msgspec.Struct, frozen=True, rename="kebab"):
-    """``GET /jobs/{id}/vertices/{vid}/flamegraph``."""
-
-    samples: int = 0
-    wall_ms: float = 0.0
-    """Of all subtasks together, and below their CPU time."""
-    cpu_ms: float = 0.0
-    subtasks: list[int] = []
-    data: FlameNode = FlameNode("")
 
 
 @click.command()
@@ -94,9 +82,9 @@ def flame(
     or in what it called. 100 samples a second cost a task at most 2 % while they are taken, and
     nothing otherwise.
     """
-    from headgate.cli.rest_client import RestClient
-    from headgate.cli.seen_jobs import find_vertex
+    from headgate.cli.rest_client import RestClient, find_vertex
     from headgate.host.driver.job_client import find_job
+    from headgate.observe.web.answers import FlameGraph
 
     page = RestClient(find_job(job))
     seen = find_vertex(page, vertex)
@@ -107,7 +95,7 @@ def flame(
         "type": "on_cpu" if on_cpu else "full",
     }
     where = f"/vertices/{seen.id}/flamegraph"
-    tree = page.get(where, SampledTree, query, seconds + MARGIN_S)
+    tree = page.get(where, FlameGraph, query, seconds + MARGIN_S)
     title = f"{page.entry.name}: {seen.name}" + ("" if subtask is None else f", subtask {subtask}")
     facts = describe(tree, on_cpu)
     if svg:
@@ -119,7 +107,7 @@ def flame(
     return 0
 
 
-def describe(tree: SampledTree, on_cpu: bool) -> str:
+def describe(tree: "FlameGraph", on_cpu: bool) -> str:
     """How much was seen."""
     cpu = f", on a CPU for {tree.cpu_ms / tree.wall_ms:.0%} of it" if tree.wall_ms > 0 else ""
     tasks = len(tree.subtasks)
@@ -129,7 +117,7 @@ def describe(tree: SampledTree, on_cpu: bool) -> str:
     return f"{tree.samples:,} samples{whose} within {seconds:.1f} s{cpu}{shown}"
 
 
-def show(tree: SampledTree, vertex: "SeenVertex", facts: str) -> None:
+def show(tree: "FlameGraph", vertex: "VertexDetails", facts: str) -> None:
     """The frames that cost most, as a table."""
     console = Console(highlight=False)
     console.print(Text.assemble((clean(vertex.name), "bold"), f"  {facts}"))

@@ -148,12 +148,12 @@ def _fields(seen: "JobOverview") -> dict[str, object]:
 def quick_why(entry: "JobEntry") -> str:
     """What limits the job, as its page says at once; nothing if it has none or does not answer."""
     from headgate.cli.rest_client import RestClient
-    from headgate.cli.seen_jobs import SeenJob
+    from headgate.observe.web.answers import JobDetails
 
     if not entry.web:
         return ""
     try:
-        why = RestClient(entry).get("", SeenJob, deadline_s=WHY_S).why
+        why = RestClient(entry).get("", JobDetails, deadline_s=WHY_S).why
     except HeadgateError:
         return ""
     return (why.headline or why.summary) if why else ""

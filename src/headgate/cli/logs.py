@@ -11,8 +11,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
+from headgate.base.job_records import LogLine
 from headgate.cli.jobs import JSON
 from headgate.cli.status import ANY_JOB
 
@@ -24,28 +24,6 @@ LOOK_S: Final = 1.0
 PAGE_LINES: Final = 1_000
 """Asked for at a time."""
 LEVELS: Final = ("debug", "info", "warning", "error")
-
-
-class SeenLine(msgspec.Struct, frozen=True, rename="kebab"):
-    """One line; what is not known about who logged it is left out."""
-
-    number: int
-    at_ms: int
-    level: str = ""
-    logger: str = ""
-    message: str = ""
-    task: str = ""
-    subtask: int = -1
-    attempt: int = -1
-    operator: str = ""
-    host: str = ""
-    traceback: str = ""
-
-
-class SeenLines(msgspec.Struct, frozen=True):
-    """``GET /jobs/{id}/logs``; the oldest first."""
-
-    lines: list[SeenLine] = []
 
 
 @click.command()
@@ -83,12 +61,15 @@ def logs(job: str | None, follow: bool, level: str | None, tail: int | None, as_
     return 0
 
 
-def new_lines(page: "RestClient", after: int) -> list[SeenLine]:
+def new_lines(page: "RestClient", after: int) -> list[LogLine]:
     """All with a number above this one."""
-    found: list[SeenLine] = []
+    from headgate.observe.web.answers import JobLogLines
+
+    found: list[LogLine] = []
     for _ in count():
         query = {"after": after, "limit": PAGE_LINES}
-        lines = [line for line in page.get("/logs", SeenLines, query).lines if line.number > after]
+        answer = page.get("/logs", JobLogLines, query)
+        lines = [line for line in answer.lines if line.number > after]
         found += lines
         if len(lines) < PAGE_LINES:
             break
@@ -96,7 +77,7 @@ def new_lines(page: "RestClient", after: int) -> list[SeenLine]:
     return found
 
 
-def followed(page: "RestClient", after: int) -> Iterator[list[SeenLine]]:
+def followed(page: "RestClient", after: int) -> Iterator[list[LogLine]]:
     """What is new, again and again, until the job has ended and all of it was given."""
     from headgate.cli.rest_client import StateAnswer
     from headgate.host.driver.job_client import ENDED
@@ -110,13 +91,13 @@ def followed(page: "RestClient", after: int) -> Iterator[list[SeenLine]]:
         yield lines
 
 
-def weight(line: SeenLine) -> int:
+def weight(line: LogLine) -> int:
     """Of its level; a level of the user's own passes every filter."""
     found = logging.getLevelName(line.level)
     return found if isinstance(found, int) else logging.CRITICAL
 
 
-def show(lines: list[SeenLine], page: "RestClient", as_json: bool) -> None:
+def show(lines: list[LogLine], page: "RestClient", as_json: bool) -> None:
     """As the log has them, without letters that would move a terminal's cursor."""
     from headgate.observe.logs import JsonLines, TextLines
 
@@ -126,7 +107,7 @@ def show(lines: list[SeenLine], page: "RestClient", as_json: bool) -> None:
         click.echo(text if as_json else _clean(text))
 
 
-def record_of(line: SeenLine, job_id: str, job: str) -> logging.LogRecord:
+def record_of(line: LogLine, job_id: str, job: str) -> logging.LogRecord:
     """A record of the standard library's, for its formatters."""
     fields: dict[str, object] = {
         "name": line.logger,

@@ -13,36 +13,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headgate.base.inspections import WaitingRecords
 from headgate.cli.flame import VERTEX
 from headgate.cli.jobs import JOB, JSON
 from headgate.plan.table import clean
 
 if TYPE_CHECKING:
-    from headgate.cli.seen_jobs import SeenVertex
+    from headgate.observe.web.answers import VertexDetails
 
 MOST: Final = 1000
-
-
-class SeenEntry(msgspec.Struct, frozen=True, rename="kebab"):
-    """One thing that waits in a channel."""
-
-    channel: int
-    kind: str = ""
-    text: str = ""
-    key: str | None = None
-    timestamp_ms: int | None = None
-    place: str = ""
-
-
-class SeenWaiting(msgspec.Struct, frozen=True, rename="kebab"):
-    """``GET /jobs/{id}/vertices/{vid}/peek``."""
-
-    gate: int = 0
-    channels: int = 0
-    entries: list[SeenEntry] = []
-    records: int = 0
-    buffers: int = 0
-    complete: bool = True
 
 
 @click.command()
@@ -90,14 +69,13 @@ def peek(
     name. Records wait if the vertex, or what
     comes behind it, is slower than what it reads from.
     """
-    from headgate.cli.rest_client import RestClient
-    from headgate.cli.seen_jobs import find_vertex
+    from headgate.cli.rest_client import RestClient, find_vertex
     from headgate.host.driver.job_client import find_job
 
     page = RestClient(find_job(job))
     seen = find_vertex(page, vertex)
     query = {"subtask": subtask, "gate": gate, "channel": channel, "limit": limit}
-    waiting = page.get(f"/vertices/{seen.id}/peek", SeenWaiting, query)
+    waiting = page.get(f"/vertices/{seen.id}/peek", WaitingRecords, query)
     if as_json:
         entries = [msgspec.structs.asdict(entry) for entry in waiting.entries]
         fields = {**msgspec.structs.asdict(waiting), "entries": entries}
@@ -107,7 +85,7 @@ def peek(
     return 0
 
 
-def show(waiting: SeenWaiting, vertex: "SeenVertex", subtask: int) -> None:
+def show(waiting: WaitingRecords, vertex: "VertexDetails", subtask: int) -> None:
     """A line for each entry, below how many there are."""
     console = Console(highlight=False)
     console.print(Text(describe(waiting, vertex, subtask)), soft_wrap=True)
@@ -130,7 +108,7 @@ def show(waiting: SeenWaiting, vertex: "SeenVertex", subtask: int) -> None:
     console.print(table)
 
 
-def describe(waiting: SeenWaiting, vertex: "SeenVertex", subtask: int) -> str:
+def describe(waiting: WaitingRecords, vertex: "VertexDetails", subtask: int) -> str:
     """How many records wait."""
     where = f"subtask {subtask} of {clean(vertex.name)!r}"
     if not waiting.entries and not waiting.buffers:

@@ -7,7 +7,7 @@ that says what to do about it.
 
 import http.client
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
@@ -17,8 +17,10 @@ import msgspec
 from headgate.base.errors import HeadgateError
 from headgate.host.driver.job_client import JobGone, JobSilent
 from headgate.host.driver.job_directory import JobEntry
+from headgate.observe.web.answers import JobDetails, VertexDetails
+from headgate.observe.web.json_objects import decode
 
-_Answer = TypeVar("_Answer")
+_Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
 DEADLINE_S: Final = 10.0
 """For an answer that needs no measurement; the driver is on this machine, but may be busy."""
@@ -77,7 +79,7 @@ class RestClient:
         """What ``GET /jobs/{id}<path>`` answers."""
         body = self.request("GET", path, query, deadline_s)
         try:
-            return msgspec.json.decode(body, type=answer)
+            return decode(body, answer, lenient=True)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             problem = f"its answer cannot be read ({error}); it may run another version of Headgate"
             raise JobSilent(self.entry, problem) from error
@@ -145,3 +147,34 @@ def _reasons(body: bytes) -> list[str]:
         return msgspec.json.decode(body, type=_Errors).errors
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return []
+
+
+class VertexNotFound(HeadgateError):
+    """No vertex is called so, or several are."""
+
+    def __init__(self, called: str, problem: str, vertices: Sequence[VertexDetails]) -> None:
+        named = ", ".join(f"{vertex.id} ({vertex.name})" for vertex in vertices)
+        super().__init__(f"{called!r} {problem}; name one of {named or 'none'}")
+
+
+def find_vertex(page: RestClient, called: str) -> VertexDetails:
+    """The vertex with this number or name, or whose name alone contains the text.
+
+    Raises VertexNotFound, which lists the vertices.
+    """
+    return pick_vertex(page.get("", JobDetails).vertices, called)
+
+
+def pick_vertex(vertices: Sequence[VertexDetails], called: str) -> VertexDetails:
+    """The same, of these vertices."""
+    text = called.casefold()
+    for fits in (
+        [vertex for vertex in vertices if vertex.id == called],
+        [vertex for vertex in vertices if vertex.name == called],
+        [vertex for vertex in vertices if text and text in vertex.name.casefold()],
+    ):
+        if len(fits) == 1:
+            return fits[0]
+        if fits:
+            raise VertexNotFound(called, f"may be any of {len(fits)} vertices", fits)
+    raise VertexNotFound(called, "is no vertex of the job", vertices)

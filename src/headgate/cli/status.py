@@ -19,9 +19,10 @@ from headgate.cli.jobs import JSON
 from headgate.host.files.no_links import private_opener
 
 if TYPE_CHECKING:
-    from headgate.cli.job_screen import Facts
     from headgate.cli.rest_client import RestClient
     from headgate.host.driver.job_directory import JobEntry
+    from headgate.observe.pictures import Facts
+    from headgate.observe.web.answers import VertexDetails
 
 ANY_JOB = click.argument("job", required=False)
 BROWSER_S: Final = 15.0
@@ -38,9 +39,9 @@ def status(job: str | None, as_json: bool) -> int:
     the only one that runs. Rates and shares are those of the last ten seconds; lag is
     how far the watermark is behind the clock, p99 the latency from the sources.
     """
-    from headgate.cli.job_screen import draw_status, fields_of
     from headgate.cli.rest_client import RestClient
     from headgate.host.driver.job_client import find_job
+    from headgate.observe.pictures import draw_status
 
     facts = facts_of(RestClient(find_job(job)))
     if as_json:
@@ -53,17 +54,66 @@ def status(job: str | None, as_json: bool) -> int:
 
 def facts_of(page: "RestClient") -> "Facts":
     """All that is shown of a job."""
-    from headgate.cli.job_screen import Facts
     from headgate.cli.rest_client import RequestRefused
-    from headgate.cli.seen_jobs import SeenCheckpoints, SeenJob
+    from headgate.observe.pictures import Facts
+    from headgate.observe.web.answers import CheckpointOverview, JobDetails
 
-    job = page.get("", SeenJob)
-    checkpoints: SeenCheckpoints | None
+    job = page.get("", JobDetails)
+    checkpoints: CheckpointOverview | None
     try:
-        checkpoints = page.get("/checkpoints", SeenCheckpoints)
+        checkpoints = page.get("/checkpoints", CheckpointOverview)
     except RequestRefused:  # the job was just forgotten, or the driver is of another version
         checkpoints = None
     return Facts(job, page.entry.web, checkpoints)
+
+
+def fields_of(facts: "Facts") -> dict[str, object]:
+    """What ``--json`` says of a job."""
+    job = facts.job
+    history = facts.checkpoints.history if facts.checkpoints else []
+    last = history[0] if history else None
+    failure = job.latest_failure
+    return {
+        "job": job.jid,
+        "name": job.name,
+        "state": job.state.lower(),
+        "since_ms": job.start_time,
+        "seconds": job.seconds,
+        "restarts": job.restarts,
+        "page": facts.page,
+        "why": job.why.summary if job.why else "",
+        "left_out": [
+            {name: getattr(each, name) for name in _LEFT_OUT}
+            for each in (job.why.left_out if job.why else [])
+        ],
+        "checkpoint": last and {name: getattr(last, name) for name in _CHECKPOINT},
+        "failure": failure and {name: getattr(failure, name) for name in _FAILURE},
+        "vertices": [_vertex_fields(vertex) for vertex in job.vertices],
+    }
+
+
+_LEFT_OUT: Final = ("operator", "late", "most_late_ms", "skipped", "dead_letters")
+_CHECKPOINT: Final = (
+    *("checkpoint", "kind", "status", "triggered_at_ms", "took_ms", "state_bytes"),
+)
+_FAILURE: Final = ("at_ms", "kind", "message")
+_SHARES: Final = ("busy", "max_busy", "backpressured", "idle")
+_KNOWN: Final = ("watermark_lag_ms", "latency_p50_ms", "latency_p99_ms", "state_bytes")
+
+
+def _vertex_fields(vertex: "VertexDetails") -> dict[str, object]:
+    from headgate.observe.pictures import known
+
+    return {
+        "vertex": vertex.id,
+        "name": vertex.name,
+        "parallelism": vertex.parallelism,
+        "status": vertex.status.lower(),
+        "in_per_s": vertex.rates.in_per_s,
+        "out_per_s": vertex.rates.out_per_s,
+        **{name: getattr(vertex, name) for name in _SHARES},
+        **{name: known(getattr(vertex, name)) for name in _KNOWN},
+    }
 
 
 @click.command()

@@ -16,11 +16,11 @@ from headgate.base.errors import HeadgateError
 from headgate.cli.full_screen import FullScreen
 from headgate.cli.jobs import quick_why
 from headgate.cli.rest_client import RestClient
-from headgate.cli.seen_jobs import SeenVertexTasks
 from headgate.cli.status import ANY_JOB, facts_of
 from headgate.cli.top_view import ListedJob, ShownLevel, TopView, draw_frame
 from headgate.host.driver.job_client import ENDED, JobGone, find_job, running_jobs
 from headgate.host.driver.job_directory import JobEntry
+from headgate.observe.web.answers import SubtaskDetails, VertexSubtasks
 
 LEAST_S: Final = 0.1
 
@@ -132,11 +132,12 @@ class JobsOnScreen:
 
     def _ask(self, view: TopView) -> TopView:
         page = RestClient(self._entries[view.job])
-        facts, tasks = facts_of(page), SeenVertexTasks(id="", name="")
+        facts = facts_of(page)
+        subtasks: list[SubtaskDetails] = []
         if view.level is ShownLevel.SUBTASKS:
-            tasks = page.get(f"/vertices/{view.vertex}", SeenVertexTasks)
+            subtasks = page.get(f"/vertices/{view.vertex}", VertexSubtasks).subtasks
         self._seen_at = time.monotonic()
-        answered = view.answered(facts, tasks.subtasks)
+        answered = view.answered(facts, subtasks)
         job = facts.job
         if job.state in ENDED:
             notice = f"job {job.jid} ({job.name}) is {job.state.lower()}; this is how it has ended"

@@ -13,14 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from headgate.cli.full_screen import Key, SpecialKey
-from headgate.cli.job_screen import Facts, draw_head, draw_subtasks, draw_vertices
-from headgate.cli.seen_jobs import SeenActivity, SeenSubtask, SeenVertex
-from headgate.observe.display import LEGEND
+from headgate.observe.pictures import LEGEND, Facts, draw_head, draw_subtasks, draw_vertices
+from headgate.observe.web.answers import SubtaskDetails, TasksActivity, VertexDetails
 from headgate.plan.table import clean
 
 QUIT: Final = ("q", "Q", "\x04")
 _Row = TypeVar("_Row")
-_Seen = TypeVar("_Seen", bound=SeenActivity)
+_Seen = TypeVar("_Seen", bound=TasksActivity)
 
 
 class SortedBy(Enum):
@@ -63,7 +62,7 @@ class TopView:
     """It began with a list of jobs, to which Escape leads back."""
     jobs: Sequence[ListedJob] = ()
     facts: Facts | None = None
-    subtasks: Sequence[SeenSubtask] = ()
+    subtasks: Sequence[SubtaskDetails] = ()
     job: str = ""
     """The selected job, vertex and subtask; vertices keep their cursor while subtasks are shown."""
     vertex: str = ""
@@ -95,7 +94,7 @@ class TopView:
             case _:
                 return self
 
-    def answered(self, facts: Facts, subtasks: Sequence[SeenSubtask] = ()) -> "TopView":
+    def answered(self, facts: Facts, subtasks: Sequence[SubtaskDetails] = ()) -> "TopView":
         """The driver has answered; a selection that is no more there moves to the first line."""
         view = replace(self, facts=facts, subtasks=subtasks, notice="")
         ids = [vertex.id for vertex in view.vertices]
@@ -108,12 +107,12 @@ class TopView:
         return replace(self, jobs=jobs, job=job, notice="")
 
     @property
-    def vertices(self) -> "list[SeenVertex]":
+    def vertices(self) -> "list[VertexDetails]":
         """In the chosen order."""
         return [] if self.facts is None else _ordered(self.facts.job.vertices, self.order)
 
     @property
-    def tasks(self) -> "list[SeenSubtask]":
+    def tasks(self) -> "list[SubtaskDetails]":
         """In the chosen order."""
         return _ordered(self.subtasks, self.order)
 

@@ -31,8 +31,7 @@ from headgate.base.errors import (
 )
 from headgate.base.user_traceback import user_frames
 from headgate.cli.exit_codes import CONFIGURATION, FAILED, NO_SPARK
-from headgate.cli.rest_client import PageOff
-from headgate.cli.seen_jobs import VertexNotFound
+from headgate.cli.rest_client import PageOff, VertexNotFound
 from headgate.host.driver.job_client import JobNotFound
 from headgate.spark.dataframe.frame_job import FrameJob
 from headgate.spark.job import SparkJob

@@ -7,36 +7,25 @@ before ``close`` returns; nothing that goes wrong here disturbs a job.
 
 import atexit
 import logging
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Final, Protocol
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
-from headgate.observe.job_view import (
-    JobView,
-    describe_end,
-    describe_job,
-    describe_left_out,
-    short_number,
-    title_of,
-)
+from headgate.observe.job_view import JobView, describe_end, describe_job
 from headgate.observe.logs import PROGRESS_LOGGER, set_up_logs
-from headgate.observe.notebook import CellOutput, NotebookShell, draw_html, kernel_shell
+from headgate.observe.notebook import NotebookShell, kernel_shell
 from headgate.observe.observer import DiagnosedJob, JobObserver
-from headgate.observe.progress import Shares, VertexRow
+from headgate.observe.pictures import draw_html, draw_job
+from headgate.observe.web.job_answers import vertex_details
 
-BAR: Final = 20
-NAME: Final = 33
-FULL, DOTTED, EMPTY = "█", "▒", "·"
-LEGEND: Final = f"{FULL} busy  {DOTTED} back-pressured  {EMPTY} idle"
-
-
+_numbers = count()
 log = logging.getLogger(PROGRESS_LOGGER)
 
 DRAW_S: Final = 0.25
@@ -195,6 +184,28 @@ class Display:
             log.info(describe_end(view), extra=watch.log_facts)
 
 
+class CellOutput:
+    """One output, below the cell that runs when it is first shown; it can be replaced later."""
+
+    def __init__(self, shell: NotebookShell) -> None:
+        self._publish = shell.display_pub.publish
+        self._id = f"headgate-{os.getpid()}-{next(_numbers)}"
+        self._html = ""
+
+    def show(self, view: JobView) -> None:
+        """Replace what is shown, if it has changed."""
+        html = draw_html(view)
+        if html == self._html:
+            return
+        texts = [describe_end(view)] if view.has_ended else describe_job(view)
+        self._publish(
+            {"text/html": html, "text/plain": "\n".join(texts) or describe_end(view)},
+            transient={"display_id": self._id},
+            update=bool(self._html),
+        )
+        self._html = html
+
+
 class _Watch:
     """One job and what was seen of it."""
 
@@ -221,13 +232,14 @@ class _Watch:
         self._observer.look()
 
     def view(self) -> JobView:
-        job, ended_at_ms = self.job, self.job.ended_at_ms
-        until_ms = time.time() * 1000 if ended_at_ms is None else ended_at_ms
+        job, status, now_ms = self.job, self.job.status(), time.time() * 1000
+        until_ms = now_ms if job.ended_at_ms is None else job.ended_at_ms
+        vertices = self._observer.window().vertices
         return JobView(
             job.graph.name,
-            job.status().name.lower(),
+            status.name.lower(),
             max(0.0, until_ms - job.started_at_ms) / 1000,
-            self._observer.rows(),
+            [vertex_details(vertex, status, now_ms) for vertex in vertices],
             self._observer.quick_diagnosis(),
             self.has_ended,
             self._page,
@@ -244,58 +256,3 @@ def display() -> Display:
         _display.append(Display(shell=kernel_shell()))
         atexit.register(_display[0].close)  # the last closing line is not to be lost
     return _display[0]
-
-
-def draw_job(view: JobView) -> RenderableType:
-    """A table with a line for each vertex, and what holds it up below."""
-    table = Table(
-        title=Text.assemble(
-            (view.name, "bold"), f"  {view.status}  {view.seconds:.0f} s", ("   " + LEGEND, "dim")
-        ),
-        title_justify="left",
-        title_style="",
-        box=None,
-        padding=(0, 2, 0, 0),
-        pad_edge=False,
-    )
-    table.add_column("vertex", width=NAME, no_wrap=True, overflow="ellipsis")
-    for head in ("in", "out", "in/s"):
-        table.add_column(head, justify="right", width=6, no_wrap=True)
-    table.add_column("", width=BAR, no_wrap=True)
-    for row in view.rows:
-        table.add_row(
-            Text(title_of(row), "bold" if row.vertex == view.blamed else ""),
-            short_number(row.records_in),
-            short_number(row.records_out),
-            short_number(row.in_per_s),
-            draw_bar(row, row.vertex == view.blamed),
-        )
-    below = [f"bottleneck: {view.diagnosis.headline}"] if view.blamed >= 0 else []
-    below = [view.waits_for] if view.waits_for else below
-    below += describe_left_out(view)
-    if below:
-        table.caption = Text("\n".join(below))
-        table.caption_style = ""
-        table.caption_justify = "left"
-    return table
-
-
-def draw_bar(row: VertexRow, blamed: bool) -> Text:
-    """Parts as long as their shares; all of them together always fill the bar."""
-    if not row.running and row.ended == row.tasks:
-        return Text("ended", "dim")
-    if not row.running:
-        return Text("starting", "dim")
-    busy, held_up, idle = _cells(row.shares)
-    return Text.assemble(
-        (FULL * busy, "red" if blamed else "green"), (DOTTED * held_up, "yellow"), EMPTY * idle
-    )
-
-
-def _cells(shares: Shares) -> tuple[int, int, int]:
-    """Whole characters; the rounding goes to the last part, so that the sum is right."""
-    if shares == Shares():
-        return 0, 0, BAR
-    busy = round(shares.busy * BAR)
-    held_up = round((shares.busy + shares.backpressured) * BAR) - busy
-    return busy, held_up, BAR - busy - held_up

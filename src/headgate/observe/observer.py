@@ -1,4 +1,4 @@
-"""Watches a job: snapshots of its counters, and from them rows, charts and the diagnosis.
+"""Watches a job: snapshots of its counters, and from them windows, charts and the diagnosis.
 
 Somebody calls ``look`` about once a second. Law: no window crosses a restart, nor a moment in which
 some task had not begun; the memory does not depend on how long the job runs; nothing that is asked
@@ -41,8 +41,8 @@ from headgate.observe.analysis.windows import (
     snapshot_of,
     window_between,
 )
-from headgate.observe.progress import VertexRow, rows_of
-from headgate.observe.series import JobSeries, SeriesRecorder, point_between
+from headgate.observe.series import SeriesRecorder, point_between
+from headgate.observe.web.answers import JobSeries
 from headgate.plan.job_graph import JobGraph
 
 LEAST_S: Final = 10.0
@@ -148,10 +148,6 @@ class JobObserver:
             self._has_ended, self._last_ms = ended, at_ms
             self._record(snapshot)
             self._keep(snapshot)
-
-    def rows(self, window_s: float | None = None) -> list[VertexRow]:
-        """A row for each vertex, over the last window; after the end, over the job's whole life."""
-        return rows_of(self.window(window_s))
 
     def window(self, window_s: float | None = None) -> JobWindow:
         """What the job did in the last seconds of its present attempt, as far as is known.

@@ -7,42 +7,13 @@ the whole life of the job stays in sight at half the resolution.
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
 from headgate.base.messages import TaskFigures
 from headgate.observe.analysis.windows import NOTHING, CounterSnapshot, gained
+from headgate.observe.web.answers import SeriesPoint
 from headgate.plan.job_graph import JobGraph
 
 MOST: Final = 600
-
-
-class SeriesPoint(msgspec.Struct, frozen=True, array_like=True):
-    """A moment, or the mean of several."""
-
-    at_ms: int
-    """Since 1970."""
-    in_per_s: float
-    """Records of all sources."""
-    out_per_s: float
-    """Records into the vertices without outputs."""
-    latency_p50_ms: float
-    """Of the vertices without outputs; -1: none was measured."""
-    latency_p99_ms: float
-    watermark_lag_ms: float
-    """-1: there is no watermark."""
-    vertices: tuple[tuple[float, float, float, float], ...]
-    """By vertex: records in a second, busy, back-pressured, idle."""
-
-
-class JobSeries(msgspec.Struct, frozen=True):
-    """All points, the oldest first."""
-
-    vertices: tuple[str, ...]
-    """Their names."""
-    points: tuple[SeriesPoint, ...]
-    restarts: tuple[int, ...] = ()
-    """When the job was seen to have restarted, since 1970; the last hundred."""
 
 
 class SeriesRecorder:

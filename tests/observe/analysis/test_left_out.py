@@ -6,12 +6,11 @@ from msgspec.structs import replace
 from headgate.base.figures import OperatorFigures
 from headgate.base.messages import TaskFigures
 from headgate.observe.analysis.left_out import LeftOutRecords, left_out_of
-from headgate.observe.display import draw_job
 from headgate.observe.job_view import JobView, describe_end, describe_job
-from headgate.observe.notebook import draw_html
 from headgate.observe.observer import JobObserver
+from headgate.observe.pictures import draw_html, draw_job
 from headgate.observe.web.job_answers import operators_of
-from tests.observe.kit import END, MIDDLE, SOURCE, ScriptedJob, figures, three_vertices
+from tests.observe.kit import END, MIDDLE, SOURCE, ScriptedJob, details, figures, three_vertices
 
 
 def with_operators(task: TaskFigures, *operators: OperatorFigures) -> TaskFigures:
@@ -82,7 +81,7 @@ def test_displays_and_the_last_line_of_a_job_tell_it() -> None:
     job = ScriptedJob(three_vertices(), leaving_out())
     observer = JobObserver(job)
     observer.look(1_000.0)
-    view = JobView("orders", "running", 3.0, observer.rows(), observer.quick_diagnosis())
+    view = JobView("orders", "running", 3.0, details(observer.window()), observer.quick_diagnosis())
     late = "left out: 'join' has dropped 1 record that came too late, by up to 95 s"
     assert f"orders: {late}" in describe_job(view)
     assert describe_end(view).endswith(f"; {late}")

@@ -306,6 +306,34 @@ class MetricSummary(Answer, frozen=True):
     sum: float | None = None
 
 
+class SeriesPoint(msgspec.Struct, frozen=True, array_like=True):
+    """A moment, or the mean of several."""
+
+    at_ms: int
+    """Since 1970."""
+    in_per_s: float
+    """Records of all sources."""
+    out_per_s: float
+    """Records into the vertices without outputs."""
+    latency_p50_ms: float
+    """Of the vertices without outputs; -1: none was measured."""
+    latency_p99_ms: float
+    watermark_lag_ms: float
+    """-1: there is no watermark."""
+    vertices: tuple[tuple[float, float, float, float], ...]
+    """By vertex: records in a second, busy, back-pressured, idle."""
+
+
+class JobSeries(msgspec.Struct, frozen=True):
+    """All points, the oldest first."""
+
+    vertices: tuple[str, ...]
+    """Their names."""
+    points: tuple[SeriesPoint, ...]
+    restarts: tuple[int, ...] = ()
+    """When the job was seen to have restarted, since 1970; the last hundred."""
+
+
 class JobConfiguration(Answer, frozen=True):
     """Settings of a job as they were given; secrets are hidden."""
 

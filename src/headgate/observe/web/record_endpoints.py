@@ -8,7 +8,6 @@ from msgspec import structs
 from headgate.base.job_records import CheckpointRecord
 from headgate.base.redaction import redacted
 from headgate.observe.observed import ObservedJob
-from headgate.observe.series import JobSeries
 from headgate.observe.web.answers import (
     CheckpointCount,
     CheckpointOverview,
@@ -16,6 +15,7 @@ from headgate.observe.web.answers import (
     JobExceptions,
     JobLogLines,
     JobPlan,
+    JobSeries,
     JobTaskManagers,
     PlanGraph,
     TaskManagerDetails,
