@@ -297,6 +297,12 @@ def test_tables_of_metrics_are_current() -> None:
     assert generator["page"](page) == page, "run python docs/generate_metrics.py"
 
 
+def test_types_of_the_page_are_those_of_the_api() -> None:
+    generator = runpy.run_path(str(ROOT / "docs/generate_api_types.py"))
+    current = generator["PATH"].read_text(encoding="utf-8")
+    assert generator["page"]() == current, "run python docs/generate_api_types.py"
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 @pytest.mark.parametrize(("what", "first"), [("config", "scrape_configs:"), ("rules", "groups:")])
 def test_prometheus_takes_the_example(what: str, first: str, tmp_path: Path) -> None:
