@@ -13,7 +13,8 @@ many there are. Metrics are in seconds and bytes; the name of a counter ends in 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache, partial
+from functools import cache
+from operator import add
 from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 import msgspec
@@ -84,8 +85,12 @@ class MetricFamily:
 
     def merged(self, subjects: Sequence[object]) -> Any:
         """Of all of them together; None: none of them has one."""
-        values = [getattr(subject, self.read) for subject in subjects]
-        known = [value for value in values if value is not None and value != self.unknown]
+        read, unknown = self.read, self.unknown
+        known = [
+            value
+            for subject in subjects
+            if (value := getattr(subject, read)) is not None and value != unknown
+        ]
         return _MERGES[self.merge](known) if known else None
 
     def shown(self, subjects: Sequence[object], now_ms: float) -> float | None:
@@ -113,10 +118,15 @@ def metric_of(kind: type, field: str) -> MetricFamily:
 
 
 @cache
-def counts_of(kind: type) -> dict[str, MetricMerge]:
-    """The fields that cover all attempts, and how several of these become one."""
-    merges = ((name, metric.over_attempts) for name, metric in _declared(kind))
-    return {name: merge for name, merge in merges if merge is not None}
+def counts_of(kind: type) -> dict[str, Callable[[Any, Any], Any]]:
+    """The fields that cover all attempts, and what makes one of two."""
+    types, found = get_type_hints(kind), {}
+    for name, metric in _declared(kind):
+        if metric.over_attempts is SUM:
+            found[name] = add if types[name] in (int, float) else _added_parts
+        elif metric.over_attempts is MAX:
+            found[name] = max
+    return found
 
 
 def _declared(kind: type) -> Iterator[tuple[str, MetricFamily]]:
@@ -130,22 +140,20 @@ def _declared(kind: type) -> Iterator[tuple[str, MetricFamily]]:
 def added(before: Figures, now: Figures) -> Figures:
     """What was counted before and now; what is not a count is that of now."""
     counts = {
-        name: _merged(merge, getattr(before, name), getattr(now, name))
+        name: merge(getattr(before, name), getattr(now, name))
         for name, merge in counts_of(type(now)).items()
     }
     return structs.replace(now, **counts)
 
 
-def _merged(merge: MetricMerge, before: Any, now: Any) -> Any:
+def _added_parts(before: Any, now: Any) -> Any:
     """Parts of a task are those of the same place; one that has not reported keeps its counts."""
     if before is None or now is None:
         return before if now is None else now
     if isinstance(now, tuple):
-        both = map(partial(_merged, merge), before, now)
+        both = map(_added_parts, before, now)
         return (*both, *now[len(before) :], *before[len(now) :])
-    if isinstance(now, msgspec.Struct):
-        return added(before, now)
-    return _MERGES[merge]((before, now))
+    return added(before, now) if isinstance(now, msgspec.Struct) else before + now
 
 
 def only_counts(figures: Figures) -> Figures:

@@ -12,7 +12,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import accumulate
 from typing import Final, TypeAlias
 
@@ -33,7 +32,6 @@ from headgate.base.figures import (
     OperatorFigures,
     OutputFigures,
     TaskManagerFigures,
-    added,
     metrics_of,
 )
 from headgate.base.job_records import CheckpointPart, CheckpointRecord, CheckpointsRecord
@@ -272,11 +270,12 @@ def _add_histogram(
     """Of all of them together; those that measured nothing have none."""
     found = [latency for latency in measured if latency is not None]
     if found:
-        latency = reduce(added, found)
-        for bound, count in zip(BOUNDS, accumulate(latency.counts), strict=True):
+        counts = list(map(sum, zip(*(latency.counts for latency in found), strict=True)))
+        for bound, count in zip(BOUNDS, accumulate(counts), strict=True):
             metric.add_sample(f"{metric.name}_bucket", {**labels, "le": bound}, count)
-        metric.add_sample(f"{metric.name}_count", labels, latency.count)
-        metric.add_sample(f"{metric.name}_sum", labels, latency.sum_ms / 1000)
+        metric.add_sample(f"{metric.name}_count", labels, sum(counts))
+        total_s = sum(latency.sum_ms for latency in found) / 1000
+        metric.add_sample(f"{metric.name}_sum", labels, total_s)
 
 
 def _special(metric: SpecialMetric, samples: Iterable[tuple[Labels, float]]) -> Metric:

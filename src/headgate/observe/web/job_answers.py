@@ -7,15 +7,12 @@ has figures. Law: a task that has not reported yet counts as created.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from statistics import median
 from typing import Any, Final
 
-from msgspec import structs
-
 from headgate.api.job import JobStatus
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
-from headgate.base.figures import OperatorFigures, added, metric_of
+from headgate.base.figures import OperatorFigures, metric_of, metrics_of
 from headgate.base.messages import TaskFigures, TaskState
 from headgate.observe.analysis.diagnosis import Diagnosis
 from headgate.observe.analysis.windows import JobWindow, TaskCounters, TaskWindow, VertexWindow
@@ -184,8 +181,8 @@ def operators_of(vertex: JobVertex, tasks: Sequence[TaskFigures]) -> list[Operat
     found = []
     for place, operator in enumerate(vertex.chain.operators):
         figures = [task.operators[place] for task in tasks if place < len(task.operators)]
-        sums = reduce(added, figures, OperatorFigures(operator.name))
-        found.append(OperatorDetails(operator.name, *structs.astuple(sums)[1:]))
+        sums = [metric.merged(figures) or 0 for metric in metrics_of(OperatorFigures)]
+        found.append(OperatorDetails(operator.name, *sums))
     return found
 
 
