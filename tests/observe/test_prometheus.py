@@ -140,8 +140,17 @@ def rich_job(parallelism: int = 2, channels: int = 2) -> StillJob:
 
 
 KINDS = (
-    *(JobRecord, CheckpointsRecord, CheckpointRecord, CheckpointPart, TaskManagerFigures),
-    *(TaskFigures, GateFigures, OutputFigures, OperatorFigures, AsyncFigures, BatchFigures),
+    JobRecord,
+    CheckpointsRecord,
+    CheckpointRecord,
+    CheckpointPart,
+    TaskManagerFigures,
+    TaskFigures,
+    GateFigures,
+    OutputFigures,
+    OperatorFigures,
+    AsyncFigures,
+    BatchFigures,
 )
 NAMES = [metric.name for kind in KINDS for metric in metrics_of(kind)]
 LATENCY = "headgate_record_latency_seconds"

@@ -93,9 +93,7 @@ def fields_of(facts: "Facts") -> dict[str, object]:
 
 
 _LEFT_OUT: Final = ("operator", "late", "most_late_ms", "skipped", "dead_letters")
-_CHECKPOINT: Final = (
-    *("checkpoint", "kind", "status", "triggered_at_ms", "took_ms", "state_bytes"),
-)
+_CHECKPOINT: Final = ("checkpoint", "kind", "status", "triggered_at_ms", "took_ms", "state_bytes")
 _FAILURE: Final = ("at_ms", "kind", "message")
 _SHARES: Final = ("busy", "max_busy", "backpressured", "idle")
 _KNOWN: Final = ("watermark_lag_ms", "latency_p50_ms", "latency_p99_ms", "state_bytes")

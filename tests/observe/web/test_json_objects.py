@@ -8,6 +8,7 @@ import pytest
 from headgate.base.inspections import SampledActivity, SampledStack, StackSamples
 from headgate.base.job_records import CheckpointsRecord
 from headgate.base.messages import TaskFigures, TaskState, UserFigure
+from headgate.observe.web.answers import FlameGraph, VertexDetails
 from headgate.observe.web.json_objects import decode, encode, encode_list
 from tests.observe.web.kit import ScriptedJob, a_failure, five_vertices, some_checkpoints
 
@@ -40,6 +41,18 @@ def test_arrays_and_tags_of_the_wire_become_objects_with_names() -> None:
         "dropped": 0,
         "ended": False,
     }
+
+
+def test_what_another_version_leaves_out_is_empty_but_not_what_an_answer_is_about() -> None:
+    graph = decode(b'{"samples": 7}', FlameGraph, lenient=True)
+    assert (graph.samples, graph.subtasks, graph.data.name) == (7, [], "")
+    vertex = decode(b'{"id": "1", "name": "map", "is-new": true}', VertexDetails, lenient=True)
+    assert (vertex.busy, vertex.watermark, vertex.rates.in_per_s, vertex.tasks) == (0, None, 0, {})
+    for lacks in (b"{}", b'{"id": "1"}'):
+        with pytest.raises(msgspec.ValidationError):
+            decode(lacks, VertexDetails, lenient=True)
+    with pytest.raises(msgspec.ValidationError):
+        decode(b'{"samples": 7}', FlameGraph)
 
 
 def test_a_list_is_a_list_of_objects() -> None:

@@ -82,4 +82,7 @@ def _empty(kind: Any) -> Any:
         return _empty(inner[0])
     if kind is Any or type(None) in inner:
         return None
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        required = [field for field in msgspec.structs.fields(kind) if field.required]
+        return kind(**{field.name: _empty(field.type) for field in required})
     return () if origin is Sequence else (origin or kind)()
