@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from headgate.api.runtime import runtime
 from headgate.base.checkpoints import Stop
@@ -35,6 +35,10 @@ class JobStatus(Enum):
     def is_terminal_state(self) -> bool:
         """Whether it does not run on here."""
         return self.is_globally_terminal_state() or self is JobStatus.SUSPENDED
+
+
+ENDED: Final = {status.name for status in JobStatus if status.is_globally_terminal_state()}
+"""Names of the states of jobs that have ended for good."""
 
 
 class JobID(str):

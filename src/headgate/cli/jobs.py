@@ -88,8 +88,9 @@ def cancel_by_page(entry: "JobEntry") -> str:
 
     Nothing: it has no page, or the page does not answer, so that it has to be asked otherwise.
     """
+    from headgate.api.job import ENDED
     from headgate.cli.rest_client import RestClient, StateAnswer
-    from headgate.host.driver.job_client import ENDED, JobGone, JobSilent
+    from headgate.host.driver.job_client import JobGone, JobSilent
 
     if not entry.web:
         return ""

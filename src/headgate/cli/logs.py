@@ -79,8 +79,8 @@ def new_lines(page: "RestClient", after: int) -> list[LogLine]:
 
 def followed(page: "RestClient", after: int) -> Iterator[list[LogLine]]:
     """What is new, again and again, until the job has ended and all of it was given."""
+    from headgate.api.job import ENDED
     from headgate.cli.rest_client import StateAnswer
-    from headgate.host.driver.job_client import ENDED
 
     has_ended = False
     while not has_ended:

@@ -12,13 +12,14 @@ from typing import Final
 import click
 from rich.console import Console
 
+from headgate.api.job import ENDED
 from headgate.base.errors import HeadgateError
 from headgate.cli.full_screen import FullScreen
 from headgate.cli.jobs import quick_why
 from headgate.cli.rest_client import RestClient
 from headgate.cli.status import ANY_JOB, facts_of
 from headgate.cli.top_view import ListedJob, ShownLevel, TopView, draw_frame
-from headgate.host.driver.job_client import ENDED, JobGone, find_job, running_jobs
+from headgate.host.driver.job_client import JobGone, find_job, running_jobs
 from headgate.host.driver.job_directory import JobEntry
 from headgate.observe.web.answers import SubtaskDetails, VertexSubtasks
 

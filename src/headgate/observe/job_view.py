@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from headgate.api.job import JobStatus
+from headgate.api.job import ENDED
 from headgate.observe.analysis.diagnosis import Diagnosis
 from headgate.observe.web.answers import VertexDetails
 
-ENDED: Final = {status.name for status in JobStatus if status.is_globally_terminal_state()}
 OVER: Final = ("FINISHED", "CANCELED", "FAILED")
 """States of tasks that have ended."""
 

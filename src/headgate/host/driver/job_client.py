@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.api.job import JobStatus
+from headgate.api.job import ENDED
 from headgate.base.errors import (
     DriverUnreachable,
     HeadgateError,
@@ -40,7 +40,6 @@ SILENT: Final = "SILENT"
 """The state of a job whose driver does not answer."""
 NOTHING_RUNS: Final = "no job of yours runs on this machine"
 START: Final = "start one with `headgate run`, or with Python"
-ENDED: Final = {status.name for status in JobStatus if status.is_globally_terminal_state()}
 
 
 class JobNotFound(HeadgateError):
