@@ -100,14 +100,14 @@ def test_keys_of_other_rooms_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("key", "text", "problem"),
     [
-        ("taskmanager.memory.segment-size", "big", "'big' is not a whole number, with kb"),
+        ("taskmanager.memory.segment-size", "big", "'big' is not a whole number; it may end"),
         ("taskmanager.memory.segment-size", "", "'' is not a whole number"),
         ("taskmanager.memory.segment-size", "kb", "'kb' is not a whole number"),
         ("taskmanager.memory.segment-size", "1.5kb", "is not a whole number"),
         ("taskmanager.memory.segment-size", "--5kb", "is not a whole number"),
         ("taskmanager.memory.segment-size", "²kb", "is not a whole number"),
-        ("taskmanager.memory.segment-size", "10s", "with kb, k, mb, m, gb, g, b or nothing"),
-        ("execution.buffer-timeout.interval", "10kb", "with ms, s, min, h, d or nothing"),
+        ("taskmanager.memory.segment-size", "10s", "with a unit: kb, k, mb, m, gb, g, b"),
+        ("execution.buffer-timeout.interval", "10kb", "with a unit: ms, s, min, h, d"),
         ("taskmanager.network.memory.buffers-per-channel", "2kb", "'2kb' is not a whole number"),
         ("taskmanager.memory.network.fraction", "a tenth", "is not a number"),
         ("taskmanager.memory.network.fraction", "nan", "nan is below 0"),

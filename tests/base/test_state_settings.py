@@ -51,7 +51,7 @@ def test_keys_and_units_are_those_of_flink() -> None:
     [
         ("state.backend.type", "filesystem", "none of hashmap, rocksdb"),
         ("state.backend.rocksdb.memory", "1mb", "below"),
-        ("state.backend.rocksdb.memory", "lots", "not a whole number, with kb"),
+        ("state.backend.rocksdb.memory", "lots", "not a whole number; it may end with a unit: kb"),
         ("state.backend.rocksdb.memory.objects-fraction", "1", "not below 1"),
         ("state.backend.rocksdb.memory.objects-fraction", "-0.1", "below 0"),
         ("state.backend.rocksdb.memory.write-buffer-ratio", "0", "below 0.01"),

@@ -163,5 +163,5 @@ def _parse_amount(key: str, text: str, units: Mapping[str, int]) -> int:
     if not unit or unit in units:
         with suppress(ValueError):
             return int(number) * units.get(unit, 1)
-    may_follow = f", with {', '.join(units)} or nothing after it" if units else ""
-    raise SettingsInvalid(key, f"{shown_setting(key, text)!r} is not a whole number{may_follow}")
+    units_text = f"; it may end with a unit: {', '.join(units)}" if units else ""
+    raise SettingsInvalid(key, f"{shown_setting(key, text)!r} is not a whole number{units_text}")

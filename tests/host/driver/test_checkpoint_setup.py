@@ -110,7 +110,9 @@ def test_a_batch_job_takes_none(tmp_path: Path, folder: Path) -> None:
     assert not keeper.recovery.in_place
     assert not folder.exists()
     keeper.close(JobState.FINISHED)
-    with pytest.raises(SettingsInvalid, match=r"state-recovery\.path.*keeps no state"):
+    with pytest.raises(
+        SettingsInvalid, match=r"state-recovery\.path.*has no state to restore; remove"
+    ):
         CheckpointSetup({"execution.state-recovery.path": "/there"}, setup.graph)
 
 

@@ -243,6 +243,8 @@ def test_operators_are_named_once_and_must_be_there(people: str, tmp_path: Path)
     target = str(tmp_path / "mended")
     with pytest.raises(StateUnfit, match="is given twice"):
         state.write(target, state.operator("a"), state.operator("a"))
+    with pytest.raises(StateUnfit, match="'people': it is both changed and removed; name it once"):
+        state.write(target, state.operator("people"), base=people, remove=["people"])
     with pytest.raises(StateUnknown, match="no operator 'nobody'; there are 'people'"):
         state.write(target, base=people, remove=["nobody"])
     with pytest.raises(StateUnfit, match="nothing to write"):

@@ -293,7 +293,7 @@ class CheckpointSetup:
         """What the settings name, unless the job has been resumed from it already."""
         if not self.takes_any:
             raise SettingsInvalid(
-                RESTORE_PATH, "is set, and this job keeps no state that could go on from there"
+                RESTORE_PATH, "is set, but this job has no state to restore; remove the setting"
             )
         location, metadata = resolve(self.recovery.path, signing=self._signing)
         number = 0 if newest is None else newest.metadata.checkpoint

@@ -90,7 +90,7 @@ def _check_uids(
         if uids.count(uid) > 1:
             raise StateUnfit(uid, "", "it is given twice; put all its changes into one operator()")
         if uid in remove:
-            raise StateUnfit(uid, "", "it is changed and removed; leave it out of remove")
+            raise StateUnfit(uid, "", "it is both changed and removed; name it once")
     for uid in remove:
         if uid not in there:
             known = ", ".join(map(repr, sorted(there))) or "none"
