@@ -1,15 +1,17 @@
-"""Messages that wait in a task and its checkpoints until a commit sends them.
+"""First phases of sinks: messages that are sent at once, or wait until a commit sends them.
 
-The first phase of sinks whose servers know no prepared transactions. Law: batches of a writer are
-counted from 1 over all its lots, and are sent in this order; a writer's id is made anew with each
-writer, so that batches of two runs are never taken for each other. At most ``limit`` bytes wait.
+``StagingWriter`` keeps messages in the task and its checkpoints, for servers that know no prepared
+transactions; ``DirectWriter`` sends them as they come, at least once. Law: batches of a staging
+writer are counted from 1 over all its lots, so are the lots, and they are sent in this order; a
+writer's id is made anew with each writer, so that batches of two runs are never taken for each
+other. At most ``limit`` bytes wait, which bounds memory and checkpoints.
 """
 
 import pickle
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError
@@ -19,6 +21,19 @@ from headgate.functions.sink import CommittingSinkWriter
 
 PENDING_BYTES: Final = 256 << 20
 BATCH_MESSAGES: Final = 1000
+ADVICE: Final = "raise max_pending_bytes, or use DeliveryGuarantee.AT_LEAST_ONCE"
+
+Make: TypeAlias = Callable[[list[Record]], Sequence[Any]]
+"""Makes messages of records; those that cannot be written it gives to the error policy."""
+
+
+class Closeable(Protocol):
+    """What holds something open."""
+
+    def close(self) -> None: ...
+
+
+Client = TypeVar("Client", bound=Closeable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +52,13 @@ class MessageLot:
         """Its batches with their numbers."""
         for number, batch in enumerate(self.batches, self.first):
             yield number, loads(batch)
+
+
+def batches_of(lots: Sequence[MessageLot]) -> Iterator[tuple[str, int, list[Any]]]:
+    """Writer, number and messages of all batches, in the order in which they are sent."""
+    for lot in sorted(lots, key=lambda lot: (lot.writer, lot.first)):
+        for number, messages in lot.numbered():
+            yield lot.writer, number, messages
 
 
 class MessageMaker:
@@ -74,46 +96,75 @@ class MessageMaker:
         return kept, messages
 
 
-class MessageStager(CommittingSinkWriter):
+class Staged(NamedTuple):
+    """What waits when a checkpoint is taken; a sink makes its own lot of it."""
+
+    writer: str
+    number: int
+    """Lots of a writer are counted from 1."""
+    first: int
+    """The number of the first batch, counted over all lots."""
+    batches: tuple[bytes, ...]
+
+
+def message_lot(staged: Staged) -> MessageLot:
+    """For sinks that need nothing else in the checkpoint."""
+    return MessageLot(staged.writer, staged.first, staged.batches, 0)
+
+
+class StagingWriter(CommittingSinkWriter):
     """Keeps messages as bytes until a checkpoint takes them."""
 
     def __init__(
         self,
-        maker: MessageMaker,
+        make: Make,
         context: ConnectorContext,
         limit: int,
+        *,
+        lot: Callable[[Staged], Record] = message_lot,
         batch_messages: int = BATCH_MESSAGES,
         batch_bytes: int | None = None,
-        since: Callable[[], int] = lambda: 0,
+        advice: str = ADVICE,
+        writer: str = "",
+        close: Callable[[], None] = lambda: None,
     ) -> None:
-        """``batch_bytes`` is for messages that are bytes; ``since`` is asked with each lot."""
-        self._maker = maker
+        """``batch_bytes`` is for messages that are bytes; ``advice``: what to do when more than
+        ``limit`` bytes wait; ``writer``: its id, which was never given before.
+        """
+        self._make = make
         self._whose = whose(context)
         self._limit = limit
+        self._lot = lot
         self._batch_messages = batch_messages
         self._batch_bytes = batch_bytes
-        self._since = since
+        self._advice = advice
+        self._writer = writer or secrets.token_hex(8)
+        self._close = close
         self._messages: list[Any] = []
         self._batches: list[bytes] = []
         self._bytes = 0
-        self._writer = secrets.token_hex(8)
-        self._next = 1
+        self._first = 1
+        self._lots = 0
 
     def write(self, records: list[Record]) -> None:
-        self._messages += self._maker.messages(records)
+        self._messages += self._make(records)
         if len(self._messages) >= self._batch_messages:
             self._stage(len(self._messages) // self._batch_messages * self._batch_messages)
 
     def flush(self) -> None:
         self._stage(len(self._messages))
 
-    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[MessageLot]:
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Record]:
         if not self._batches:
             return ()
         batches, self._batches, self._bytes = tuple(self._batches), [], 0
-        lot = MessageLot(self._writer, self._next, batches, self._since())
-        self._next += len(batches)
+        self._lots += 1
+        lot = self._lot(Staged(self._writer, self._lots, self._first, batches))
+        self._first += len(batches)
         return [lot]
+
+    def close(self) -> None:
+        self._close()
 
     def _stage(self, count: int) -> None:
         messages, self._messages = self._messages[:count], self._messages[count:]
@@ -124,9 +175,56 @@ class MessageStager(CommittingSinkWriter):
                 raise ConnectorError(
                     f"{self._whose}: records of more than {self._limit} bytes wait for the next "
                     f"checkpoint; take checkpoints more often (execution.checkpointing.interval), "
-                    f"raise max_pending_bytes, or use DeliveryGuarantee.AT_LEAST_ONCE"
+                    f"{self._advice}"
                 )
             self._batches.append(batch)
+
+
+class DirectWriter(CommittingSinkWriter):
+    """Sends messages at once; has nothing to commit later."""
+
+    def __init__(
+        self,
+        make: Make,
+        send: Callable[[list[Any]], None],
+        close: Callable[[], None],
+        *,
+        batch_messages: int = 1,
+        wait: Callable[[], None] = lambda: None,
+        wait_at_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``batch_messages``: so many are gathered before they are sent; ``wait`` returns when all
+        that was sent has arrived, as ``send`` may do.
+        """
+        self._make = make
+        self._send = send
+        self._close = close
+        self._batch_messages = batch_messages
+        self._wait = wait
+        self._wait_at_end = wait_at_end
+        self._messages: list[Any] = []
+
+    def write(self, records: list[Record]) -> None:
+        self._messages += self._make(records)
+        if len(self._messages) >= self._batch_messages:
+            self._send_all()
+
+    def flush(self) -> None:
+        self._send_all()
+        self._wait()
+
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Record]:
+        if moment is None:
+            self._wait_at_end()
+        return ()
+
+    def close(self) -> None:
+        self._close()
+
+    def _send_all(self) -> None:
+        if self._messages:
+            self._send(self._messages)
+            self._messages = []
 
 
 def cut(messages: list[Any], most: int, most_bytes: int | None) -> Iterator[list[Any]]:
@@ -145,6 +243,19 @@ def cut(messages: list[Any], most: int, most_bytes: int | None) -> Iterator[list
         size += len(message)
     if part:
         yield part
+
+
+def checked(client: Client, check: Callable[[Client], object]) -> Client:
+    """The client, after a look whether it can be used; closed if that raises.
+
+    What is wrong with a server is told when the job starts.
+    """
+    try:
+        check(client)
+    except BaseException:
+        client.close()
+        raise
+    return client
 
 
 def whose(context: ConnectorContext) -> str:

@@ -17,7 +17,7 @@ from headgate.connectors.formats.schemas import SerializationSchema
 from headgate.connectors.http.poster import HttpEndpoint, HttpLimits, Poster
 from headgate.connectors.http.posting_writer import PostingWriter
 from headgate.connectors.libraries import library
-from headgate.connectors.staged import MessageLot, MessageMaker, MessageStager, whose
+from headgate.connectors.staged import MessageMaker, StagingWriter, batches_of, whose
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import (
     Committer,
@@ -114,8 +114,13 @@ class HttpSink(TwoPhaseCommittingSink):
         maker = MessageMaker(_bytes_maker(self.schema), context)
         batching, limits = self.batching, self.limits
         if self.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
-            return MessageStager(
-                maker, context, limits.pending_bytes, batching.records, batching.bytes
+            return StagingWriter(
+                maker.messages,
+                context,
+                limits.pending_bytes,
+                batch_messages=batching.records,
+                batch_bytes=batching.bytes,
+                advice="raise pending_bytes of HttpLimits, or use DeliveryGuarantee.AT_LEAST_ONCE",
             )
         poster = Poster(self.endpoint, limits, whose(context), context)
         return PostingWriter(
@@ -147,11 +152,9 @@ class HttpCommitter(Committer):
         self._sink = sink
 
     def commit(self, committables: Sequence[Record]) -> None:
-        lots: Sequence[MessageLot] = committables
         due = [
-            (self._sink.join(parts), f"{lot.writer}-{number}")
-            for lot in sorted(lots, key=lambda lot: (lot.writer, lot.first))
-            for number, parts in lot.numbered()
+            (self._sink.join(parts), f"{writer}-{number}")
+            for writer, number, parts in batches_of(committables)
         ]
         in_flight = min(self._sink.limits.in_flight, len(due))
         if in_flight < 2:

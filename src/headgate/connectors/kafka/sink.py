@@ -6,34 +6,33 @@ completes, in one transaction with a note of their writer (see ``transactions``)
 ``max_pending_bytes`` of records wait, which bounds memory and checkpoints.
 """
 
-import pickle
 import re
 import secrets
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from typing import Any, Final
 
-from headgate.base.elements import Record
-from headgate.base.errors import ConnectorError, PlanInvalid
+from headgate.base.errors import PlanInvalid
 from headgate.connectors.kafka.client import KafkaCluster
 from headgate.connectors.kafka.producer import MESSAGE_BYTES, MESSAGE_KEY, SinkProducer
 from headgate.connectors.kafka.progress import ProgressTopic, progress_record
 from headgate.connectors.kafka.record_maker import RecordMaker
-from headgate.connectors.kafka.serialization import (
-    KafkaRecordSerializationSchema,
-    ProducerRecord,
-)
+from headgate.connectors.kafka.serialization import KafkaRecordSerializationSchema
 from headgate.connectors.kafka.transactions import KafkaCommit, KafkaCommitter
-from headgate.functions.context import ConnectorContext, SnapshotMoment
+from headgate.connectors.staged import (
+    PENDING_BYTES,
+    DirectWriter,
+    Staged,
+    StagingWriter,
+    whose,
+)
+from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import (
     CommittingSinkWriter,
     DeliveryGuarantee,
     TwoPhaseCommittingSink,
 )
 
-BATCH_RECORDS: Final = 1000
-"""Records that are pickled together."""
-PENDING_BYTES: Final = 256 << 20
 PREFIX: Final = "headgate"
 PROGRESS_TOPIC: Final = "headgate-progress"
 _RESERVED: Final = {
@@ -115,12 +114,66 @@ class KafkaSink(TwoPhaseCommittingSink):
         return f"Kafka {self.serializer.fixed_topic or 'topics'}"
 
     def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
-        if self.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
-            return StagingWriter(self, context)
-        return DeliveringWriter(self, context)
+        is_once = self.guarantee is DeliveryGuarantee.EXACTLY_ONCE
+        waits = self.guarantee is DeliveryGuarantee.AT_LEAST_ONCE
+        writer = secrets.token_hex(8)
+        with ExitStack() as opened:
+            client = SinkProducer(self.cluster, whose(context), sleep=context.sleep)
+            opened.callback(client.close)
+            lot = self._begin(context, client, writer) if is_once else None
+            if self.serializer.fixed_topic is not None:
+                client.find_topic(self.serializer.fixed_topic)
+            make = self._maker(context, client).make
+            self.serializer.open()
+            opened.callback(self.serializer.close)
+            if lot is not None:
+                return StagingWriter(
+                    make,
+                    context,
+                    self.max_pending_bytes,
+                    lot=lot,
+                    writer=writer,
+                    advice="raise set_max_pending_bytes, or use DeliveryGuarantee.AT_LEAST_ONCE",
+                    close=opened.pop_all().close,
+                )
+            return DirectWriter(
+                make,
+                client.send,
+                opened.pop_all().close,
+                wait=client.flush if waits else lambda: None,
+                wait_at_end=client.flush,
+            )
 
     def create_committer(self, context: ConnectorContext) -> KafkaCommitter:
-        return KafkaCommitter(self.cluster, _whose(context), _details(context), context.sleep)
+        return KafkaCommitter(self.cluster, whose(context), _details(context), context.sleep)
+
+    def _begin(
+        self, context: ConnectorContext, client: SinkProducer, writer: str
+    ) -> Callable[[Staged], KafkaCommit]:
+        """Note the beginning of a writer; what makes its lots."""
+        task, topic = context.task, self.progress_topic
+        parts = (
+            self.transactional_id_prefix,
+            task.job_id or task.job,
+            context.uid or context.operator,
+            str(task.subtask),
+            writer,
+        )
+        identity = "-".join(re.sub(r"[^\w.-]", "_", part, flags=re.ASCII)[:100] for part in parts)
+        with closing(ProgressTopic(self.cluster, topic, whose(context), context.sleep)) as progress:
+            progress.make()  # what is wrong with the brokers is told at the start
+            since = progress.ends()
+        client.send([progress_record(topic, len(since), writer, 0, _details(context))])
+        client.flush()  # from here on its notes are missed if they are gone
+        return lambda staged: KafkaCommit(
+            writer, staged.number, identity, topic, since, staged.batches
+        )
+
+    def _maker(self, context: ConnectorContext, client: SinkProducer) -> RecordMaker:
+        largest = self.cluster.whole_number(MESSAGE_KEY, MESSAGE_BYTES, least=1)
+        return RecordMaker(
+            self.serializer, largest, whose(context), context.malformed, client.find_topic
+        )
 
 
 class KafkaSinkBuilder:
@@ -182,122 +235,6 @@ class KafkaSinkBuilder:
         )
 
 
-class DeliveringWriter(CommittingSinkWriter):
-    """Hands records to the client at once; has nothing to commit later."""
-
-    def __init__(self, sink: KafkaSink, context: ConnectorContext) -> None:
-        self._serializer = sink.serializer
-        self._waits = sink.guarantee is DeliveryGuarantee.AT_LEAST_ONCE
-        self._producer = SinkProducer(sink.cluster, _whose(context), sleep=context.sleep)
-        try:
-            if sink.serializer.fixed_topic is not None:
-                self._producer.find_topic(sink.serializer.fixed_topic)
-            self._maker = _maker(sink, context, self._producer)
-            sink.serializer.open()
-        except BaseException:
-            self._producer.close()
-            raise
-
-    def write(self, records: list[Record]) -> None:
-        self._producer.send(self._maker.make(records))
-
-    def flush(self) -> None:
-        if self._waits:
-            self._producer.flush()
-
-    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Record]:
-        if moment is None:
-            self._producer.flush()
-        return ()
-
-    def close(self) -> None:
-        self._producer.close()
-        self._serializer.close()
-
-
-class StagingWriter(CommittingSinkWriter):
-    """Keeps records as bytes until a checkpoint takes them."""
-
-    def __init__(self, sink: KafkaSink, context: ConnectorContext) -> None:
-        task = context.task
-        self._whose = _whose(context)
-        self._serializer = sink.serializer
-        self._limit = sink.max_pending_bytes
-        self._records: list[ProducerRecord] = []
-        self._batches: list[bytes] = []
-        self._bytes = 0
-        self._number = 0
-        self._writer = secrets.token_hex(8)
-        parts = (
-            sink.transactional_id_prefix,
-            task.job_id or task.job,
-            context.uid or context.operator,
-            str(task.subtask),
-            self._writer,
-        )
-        self._id = "-".join(re.sub(r"[^\w.-]", "_", part, flags=re.ASCII)[:100] for part in parts)
-        self._topic = sink.progress_topic
-        self._client = SinkProducer(sink.cluster, self._whose, sleep=context.sleep)
-        try:
-            with closing(
-                ProgressTopic(sink.cluster, sink.progress_topic, self._whose, context.sleep)
-            ) as progress:
-                progress.make()  # what is wrong with the brokers is told at the start
-                self._since = progress.ends()
-            self._client.send(
-                [progress_record(self._topic, len(self._since), self._writer, 0, _details(context))]
-            )
-            self._client.flush()  # from here on its notes are missed if they are gone
-            if sink.serializer.fixed_topic is not None:
-                self._client.find_topic(sink.serializer.fixed_topic)
-            self._maker = _maker(sink, context, self._client)
-            sink.serializer.open()
-        except BaseException:
-            self._client.close()
-            raise
-
-    def write(self, records: list[Record]) -> None:
-        self._records += self._maker.make(records)
-        if len(self._records) >= BATCH_RECORDS:
-            self.flush()
-
-    def flush(self) -> None:
-        records, self._records = self._records, []
-        for start in range(0, len(records), BATCH_RECORDS):
-            self._stage(records[start : start + BATCH_RECORDS])
-
-    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[KafkaCommit]:
-        if not self._batches:
-            return ()
-        self._number += 1
-        batches, self._batches, self._bytes = tuple(self._batches), [], 0
-        return [
-            KafkaCommit(self._writer, self._number, self._id, self._topic, self._since, batches)
-        ]
-
-    def close(self) -> None:
-        self._client.close()
-        self._serializer.close()
-
-    def _stage(self, records: list[ProducerRecord]) -> None:
-        batch = pickle.dumps(records, 5)
-        self._bytes += len(batch)
-        if self._bytes > self._limit:
-            raise ConnectorError(
-                f"{self._whose}: records of more than {self._limit} bytes wait for the next "
-                f"checkpoint; take checkpoints more often (execution.checkpointing.interval), "
-                f"raise set_max_pending_bytes, or use DeliveryGuarantee.AT_LEAST_ONCE"
-            )
-        self._batches.append(batch)
-
-
-def _maker(sink: KafkaSink, context: ConnectorContext, client: SinkProducer) -> RecordMaker:
-    largest = sink.cluster.whole_number(MESSAGE_KEY, MESSAGE_BYTES, least=1)
-    return RecordMaker(
-        sink.serializer, largest, _whose(context), context.malformed, client.find_topic
-    )
-
-
 def _details(context: ConnectorContext) -> dict[str, Any]:
     """What is noted with the progress, for people."""
     task = context.task
@@ -306,7 +243,3 @@ def _details(context: ConnectorContext) -> dict[str, Any]:
         "operator": context.uid or context.operator,
         "subtask": task.subtask,
     }
-
-
-def _whose(context: ConnectorContext) -> str:
-    return f"sink {context.operator!r} ({context.task.name})"

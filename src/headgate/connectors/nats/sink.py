@@ -9,6 +9,8 @@ checkpoint reads the ids that are in the stream since, so that it needs no windo
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import count
 from typing import Any, Final
 
 from headgate.base.elements import Record
@@ -18,12 +20,16 @@ from headgate.connectors.nats.client import NatsServers
 from headgate.connectors.nats.publisher import StreamPublisher
 from headgate.connectors.staged import (
     PENDING_BYTES,
+    DirectWriter,
     MessageLot,
     MessageMaker,
-    MessageStager,
+    Staged,
+    StagingWriter,
+    batches_of,
+    checked,
     whose,
 )
-from headgate.functions.context import ConnectorContext, SnapshotMoment
+from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import (
     Committer,
     CommittingSinkWriter,
@@ -95,69 +101,32 @@ class NatsSink(TwoPhaseCommittingSink):
         return f"NATS {self.subject if isinstance(self.subject, str) else self.stream}"
 
     def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
-        publisher = self.publisher(context)
-        try:
-            limit = publisher.largest() - HEADER_BYTES
-        except BaseException:
-            publisher.close()
-            raise
-        maker = MessageMaker(message_maker(self.subject, self.schema, limit), context)
+        publisher = checked(self.publisher(context), StreamPublisher.largest)
+        limit = publisher.largest() - HEADER_BYTES
+        make = MessageMaker(message_maker(self.subject, self.schema, limit), context).messages
         if self.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
-            return NatsStager(maker, context, self.max_pending_bytes, publisher)
-        return PublishingWriter(maker, publisher)
+            return StagingWriter(
+                make,
+                context,
+                self.max_pending_bytes,
+                lot=partial(_lot, publisher),
+                close=publisher.close,
+            )
+        writer, numbers = secrets.token_hex(8), count(1)
+
+        def publish(messages: list[tuple[str, bytes]]) -> None:
+            publisher.publish(numbered(writer, next(numbers), messages))
+
+        return DirectWriter(make, publish, publisher.close)
 
     def create_committer(self, context: ConnectorContext) -> "NatsCommitter":
-        publisher = self.publisher(context)
-        try:
-            publisher.last_sequence()  # what is wrong with the server is told at the start
-        except BaseException:
-            publisher.close()
-            raise
-        return NatsCommitter(publisher)
+        return NatsCommitter(checked(self.publisher(context), StreamPublisher.last_sequence))
 
     def publisher(self, context: ConnectorContext) -> StreamPublisher:
         subject = self.subject if isinstance(self.subject, str) else None
         return StreamPublisher(
             self.servers, self.stream, subject, whose(context), self.max_in_flight, context.sleep
         )
-
-
-class PublishingWriter(CommittingSinkWriter):
-    """Publishes at once; has nothing to commit later."""
-
-    def __init__(self, maker: MessageMaker, publisher: StreamPublisher) -> None:
-        self._maker = maker
-        self._publisher = publisher
-        self._writer = secrets.token_hex(8)
-        self._number = 0
-
-    def write(self, records: list[Record]) -> None:
-        self._number += 1
-        messages = self._maker.messages(records)
-        self._publisher.publish(numbered(self._writer, self._number, messages))
-
-    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Record]:
-        return ()
-
-    def close(self) -> None:
-        self._publisher.close()
-
-
-class NatsStager(MessageStager):
-    """Keeps messages until a checkpoint takes them, and notes how long the stream was then."""
-
-    def __init__(
-        self,
-        maker: MessageMaker,
-        context: ConnectorContext,
-        limit: int,
-        publisher: StreamPublisher,
-    ) -> None:
-        super().__init__(maker, context, limit, since=publisher.last_sequence)
-        self._publisher = publisher
-
-    def close(self) -> None:
-        self._publisher.close()
 
 
 class NatsCommitter(Committer):
@@ -180,10 +149,14 @@ class NatsCommitter(Committer):
         self._publisher.close()
 
     def _publish(self, lots: Sequence[MessageLot], stored: frozenset[str]) -> None:
-        for lot in sorted(lots, key=lambda lot: (lot.writer, lot.first)):
-            for number, messages in lot.numbered():
-                named = numbered(lot.writer, number, messages)
-                self._publisher.publish([each for each in named if each[0] not in stored])
+        for writer, number, messages in batches_of(lots):
+            named = numbered(writer, number, messages)
+            self._publisher.publish([each for each in named if each[0] not in stored])
+
+
+def _lot(publisher: StreamPublisher, staged: Staged) -> MessageLot:
+    """With the length that the stream had when it was staged."""
+    return MessageLot(staged.writer, staged.first, staged.batches, publisher.last_sequence())
 
 
 def numbered(

@@ -18,17 +18,17 @@ from headgate.connectors.postgres.client import (
 )
 from headgate.connectors.postgres.commit_log import COMMIT_LOG, log_of
 from headgate.connectors.postgres.commits import LotCommitter
-from headgate.connectors.postgres.inserts import InsertWriter
+from headgate.connectors.postgres.inserts import InsertLot
 from headgate.connectors.postgres.prepared import PreparingWriter, check_server, name_writer
 from headgate.connectors.postgres.table import TableRows, blamed, find_table, quoted_table
 from headgate.connectors.postgres.upsert import UpsertWriter
+from headgate.connectors.staged import PENDING_BYTES, Staged, StagingWriter, whose
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 
 MODES: Final = ("upsert", "insert", "prepare")
 BATCH_ROWS: Final = 10_000
 """Rows that go to the server with one COPY."""
-PENDING_BYTES: Final = 256 << 20
 TIME_LIMITS: Final = Limits()
 
 
@@ -93,11 +93,11 @@ class PostgresSink(TwoPhaseCommittingSink):
         return f"table {self.table}"
 
     def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
-        whose = _whose(context)
+        name = whose(context)
         if self.mode == "upsert":
             return UpsertWriter(
                 self.dsn,
-                whose,
+                name,
                 self.limits,
                 self.table,
                 self.columns,
@@ -107,28 +107,40 @@ class PostgresSink(TwoPhaseCommittingSink):
             )
         # A transaction of rows stays open from checkpoint to checkpoint.
         limits = replace(self.limits, idle_ms=0)
-        database = SinkDatabase(self.dsn, whose, limits, sleep=context.sleep)
+        database = SinkDatabase(self.dsn, name, limits, sleep=context.sleep)
         context.when_cancelled(database.abort)
         try:
             connection = database.open()
-            target = find_table(connection, self.table, self.columns, whose)
-            maker = TableRows(target, self.table, whose, context.malformed)
+            target = find_table(connection, self.table, self.columns, name)
+            maker = TableRows(target, self.table, name, context.malformed)
             if self.mode == "prepare":
                 log = log_of(self.commit_log, context)
-                name = name_writer(context, connection, self.table)
+                writer = name_writer(context, connection, self.table)
                 rows = self.batch_rows
-                return PreparingWriter(database, name, log, self.table, target, maker, rows)
-        except psycopg_module(whose).Error as error:
+                return PreparingWriter(database, writer, log, self.table, target, maker, rows)
+        except psycopg_module(name).Error as error:
             database.close()
             raise blamed(database, self.table, (), error) from error
         except BaseException:
             database.close()
             raise
         database.close()
-        return InsertWriter(whose, maker, target.columns, self.batch_rows, self.max_pending_bytes)
+        columns = target.columns
+
+        def lot(staged: Staged) -> InsertLot:
+            return InsertLot(staged.writer, staged.number, columns, staged.batches)
+
+        return StagingWriter(
+            maker.inserts,
+            context,
+            self.max_pending_bytes,
+            lot=lot,
+            batch_messages=self.batch_rows,
+            advice="raise max_pending_bytes, or let them wait in the server with mode='prepare'",
+        )
 
     def create_committer(self, context: ConnectorContext) -> Committer:
-        database = SinkDatabase(self.dsn, _whose(context), self.limits, sleep=context.sleep)
+        database = SinkDatabase(self.dsn, whose(context), self.limits, sleep=context.sleep)
         context.when_cancelled(database.abort)
         log = log_of(self.commit_log, context)
         if self.mode != "upsert":
@@ -145,7 +157,3 @@ class PostgresSink(TwoPhaseCommittingSink):
                 raise
         # An upserting sink commits nothing of its own, but what it did in another mode before.
         return LotCommitter(database, self.table, log)
-
-
-def _whose(context: ConnectorContext) -> str:
-    return f"sink {context.operator!r} ({context.task.name})"

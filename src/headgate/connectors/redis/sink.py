@@ -9,6 +9,7 @@ would take the note also if an entry is refused.)
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from headgate.base.elements import Record
@@ -20,12 +21,14 @@ from headgate.connectors.retries import Sleep, shut_down
 from headgate.connectors.staged import (
     BATCH_MESSAGES,
     PENDING_BYTES,
-    MessageLot,
+    DirectWriter,
     MessageMaker,
-    MessageStager,
+    StagingWriter,
+    batches_of,
+    checked,
     whose,
 )
-from headgate.functions.context import ConnectorContext, SnapshotMoment
+from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import (
     Committer,
     CommittingSinkWriter,
@@ -109,43 +112,19 @@ class RedisStreamSink(TwoPhaseCommittingSink):
         return f"Redis {self.stream}"
 
     def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
-        maker = MessageMaker(field_maker(self.schema, self.field), context)
+        make = MessageMaker(field_maker(self.schema, self.field), context).messages
         if self.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
-            return MessageStager(maker, context, self.max_pending_bytes)
-        return AddingWriter(maker, self._adder(context))
+            return StagingWriter(make, context, self.max_pending_bytes)
+        adder = self._adder(context)
+        return DirectWriter(make, adder.add, adder.close)
 
     def create_committer(self, context: ConnectorContext) -> "RedisCommitter":
-        adder = self._adder(context)
-        try:
-            adder.check()  # what is wrong with the server is told at the start
-        except BaseException:
-            adder.close()
-            raise
-        return RedisCommitter(adder)
+        return RedisCommitter(checked(self._adder(context), StreamAdder.check))
 
     def _adder(self, context: ConnectorContext) -> "StreamAdder":
         adder = StreamAdder(self, whose(context), context.sleep)
         context.when_cancelled(adder.abort)
         return adder
-
-
-class AddingWriter(CommittingSinkWriter):
-    """Adds entries at once; has nothing to commit later."""
-
-    def __init__(self, maker: MessageMaker, adder: "StreamAdder") -> None:
-        self._maker = maker
-        self._adder = adder
-
-    def write(self, records: list[Record]) -> None:
-        entries = self._maker.messages(records)
-        for start in range(0, len(entries), BATCH_MESSAGES):
-            self._adder.add(entries[start : start + BATCH_MESSAGES])
-
-    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Record]:
-        return ()
-
-    def close(self) -> None:
-        self._adder.close()
 
 
 class RedisCommitter(Committer):
@@ -155,10 +134,8 @@ class RedisCommitter(Committer):
         self._adder = adder
 
     def commit(self, committables: Sequence[Record]) -> None:
-        lots: Sequence[MessageLot] = committables
-        for lot in sorted(lots, key=lambda lot: (lot.writer, lot.first)):
-            for number, entries in lot.numbered():
-                self._adder.add_once(lot.writer, number, entries)
+        for writer, number, entries in batches_of(committables):
+            self._adder.add_once(writer, number, entries)
 
     def close(self) -> None:
         self._adder.close()
@@ -193,19 +170,19 @@ class StreamAdder:
 
     def add(self, entries: Sequence[tuple[Any, ...]]) -> None:
         """All of them; those before an error are not added again when it has passed."""
-        left = list(entries)
+        for start in range(0, len(entries), BATCH_MESSAGES):
+            left = list(entries[start : start + BATCH_MESSAGES])
+            self._server.repeated(self._doing, partial(self._send, left), sleep=self._sleep)
 
-        def send() -> None:
-            with self._client.pipeline(transaction=False) as pipe:
-                for entry in left:
-                    pipe.execute_command(*self._head, *entry)
-                answers = pipe.execute(raise_on_error=False)
-            for number, answer in enumerate(answers):
-                if isinstance(answer, Exception):
-                    del left[:number]
-                    raise answer
-
-        self._server.repeated(self._doing, send, sleep=self._sleep)
+    def _send(self, left: list[tuple[Any, ...]]) -> None:
+        with self._client.pipeline(transaction=False) as pipe:
+            for entry in left:
+                pipe.execute_command(*self._head, *entry)
+            answers = pipe.execute(raise_on_error=False)
+        for number, answer in enumerate(answers):
+            if isinstance(answer, Exception):
+                del left[:number]
+                raise answer
 
     def add_once(self, writer: str, number: int, entries: Sequence[tuple[Any, ...]]) -> None:
         """The batch of this number, unless it or a later one is in the stream."""

@@ -6,13 +6,11 @@ completes, in one transaction with a note of their writer (see ``commits``). Law
 """
 
 import os
-import pickle
 import re
-import secrets
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from headgate.api.row import GONE, Row, values_of
 from headgate.base.elements import Record
@@ -27,12 +25,20 @@ from headgate.connectors.sql.commits import (
     RowsCommitter,
     is_name,
 )
-from headgate.functions.context import ConnectorContext, SnapshotMoment
+from headgate.connectors.staged import (
+    PENDING_BYTES,
+    DirectWriter,
+    Staged,
+    StagingWriter,
+    checked,
+    cut,
+    whose,
+)
+from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 
 BATCH_ROWS: Final = 1000
 """Rows that go to the database with one call."""
-PENDING_BYTES: Final = 256 << 20
 SQLITE_WAIT_S: Final = 60.0
 """SQLite lets one task write at a time; the others wait for their turn."""
 
@@ -97,29 +103,35 @@ class DbApiSink(TwoPhaseCommittingSink):
         return f"table {found[1]}" if found else "database"
 
     def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
-        rows_of = partial(_rows, self.parameters or values_for, context.malformed)
-        if not self.exactly_once:
-            database = self._database(context, whole=False)
-            return DirectWriter(database, self.statement, rows_of, self.batch_rows)
-        return RowsWriter(rows_of, self.batch_rows, self.max_pending_bytes)
+        make = partial(_rows, self.parameters or values_for, context.malformed)
+        size = self.batch_rows
+        if self.exactly_once:
+            return StagingWriter(
+                make,
+                context,
+                self.max_pending_bytes,
+                lot=_lot,
+                batch_messages=size,
+                advice="raise max_pending_bytes, or give exactly_once=False and a statement that "
+                "may be repeated",
+            )
+        database = self._database(context, whole=False)
+
+        def send(rows: list[Any]) -> None:
+            database.write(self.statement, cut(rows, size, None))
+
+        return DirectWriter(make, send, database.close, batch_messages=size)
 
     def create_committer(self, context: ConnectorContext) -> Committer:
         task = context.task
-        whose = f"{task.job} / {context.uid or context.operator} / {task.subtask}"
+        writers = f"{task.job} / {context.uid or context.operator} / {task.subtask}"
         database = self._database(context, whole=True)
-        committer = RowsCommitter(database, self.statement, self.table, whose)
-        if self.exactly_once:
-            try:
-                committer.make_table()  # what is wrong with the database is told at the start
-            except BaseException:
-                committer.close()
-                raise
-        return committer
+        committer = RowsCommitter(database, self.statement, self.table, writers)
+        return checked(committer, RowsCommitter.make_table) if self.exactly_once else committer
 
     def _database(self, context: ConnectorContext, whole: bool) -> DatabaseConnection:
-        whose = f"sink {context.operator!r} ({context.task.name})"
         return DatabaseConnection(
-            self.connect, whole, self.commit_timeout_ms, whose, context.is_cancelled
+            self.connect, whole, self.commit_timeout_ms, whose(context), context.is_cancelled
         )
 
 
@@ -156,94 +168,20 @@ def values_for(record: Record) -> Sequence[Any] | Mapping[str, Any]:
     return (record,)
 
 
-RowsOf: TypeAlias = Callable[[list[Record]], Iterable[Any]]
-"""What the statement gets of some records."""
-
-
 def _rows(
     values: Callable[[Record], Any],
     malformed: Callable[[object, Exception], None],
     records: list[Record],
-) -> Iterator[Any]:
+) -> list[Any]:
     """One for each record; a record that ``values`` fails for is left out, or raises."""
+    rows: list[Any] = []
     for record in records:
         try:
-            yield values(record)
+            rows.append(values(record))
         except Exception as error:
             malformed(record, error)
+    return rows
 
 
-class RowsWriter(CommittingSinkWriter):
-    """Keeps rows as bytes until a checkpoint takes them."""
-
-    def __init__(self, rows_of: RowsOf, batch_rows: int, limit: int) -> None:
-        self._rows_of = rows_of
-        self._batch_rows = batch_rows
-        self._limit = limit
-        self._rows: list[Any] = []
-        self._batches: list[bytes] = []
-        self._bytes = 0
-        self._writer = secrets.token_hex(8)
-        self._number = 0
-
-    def write(self, records: list[Record]) -> None:
-        self._rows += self._rows_of(records)
-        if len(self._rows) >= self._batch_rows:
-            self.flush()
-
-    def flush(self) -> None:
-        rows, size = self._rows, self._batch_rows
-        for start in range(0, len(rows), size):
-            batch = pickle.dumps(rows[start : start + size], 5)
-            self._bytes += len(batch)
-            if self._bytes > self._limit:
-                raise ConnectorError(
-                    f"rows of more than {self._limit} bytes wait for the next checkpoint; take "
-                    f"checkpoints more often (execution.checkpointing.interval), raise "
-                    f"max_pending_bytes, or give exactly_once=False and a statement that may be "
-                    f"repeated"
-                )
-            self._batches.append(batch)
-        self._rows = []
-
-    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[RowsCommit]:
-        if not self._batches:
-            return ()
-        self._number += 1
-        batches, self._batches, self._bytes = tuple(self._batches), [], 0
-        return [RowsCommit(self._writer, self._number, batches)]
-
-
-class DirectWriter(CommittingSinkWriter):
-    """Writes at once; has nothing to commit later."""
-
-    def __init__(
-        self,
-        database: DatabaseConnection,
-        statement: str,
-        rows_of: RowsOf,
-        batch_rows: int,
-    ) -> None:
-        self._database = database
-        self._statement = statement
-        self._rows_of = rows_of
-        self._batch_rows = batch_rows
-        self._rows: list[Any] = []
-
-    def write(self, records: list[Record]) -> None:
-        self._rows += self._rows_of(records)
-        if len(self._rows) >= self._batch_rows:
-            self.flush()
-
-    def flush(self) -> None:
-        rows, size = self._rows, self._batch_rows
-        if rows:
-            batches = [rows[start : start + size] for start in range(0, len(rows), size)]
-            self._database.write(self._statement, batches)
-            self._rows = []
-
-    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[RowsCommit]:
-        return ()
-
-    def close(self) -> None:
-        self._database.close()
+def _lot(staged: Staged) -> RowsCommit:
+    return RowsCommit(staged.writer, staged.number, staged.batches)
