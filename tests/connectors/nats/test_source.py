@@ -12,10 +12,11 @@ import pytest
 
 from headgate.base.errors import ConnectorError, PlanInvalid, RecordsLost, ServerUnready
 from headgate.connectors import background
+from headgate.connectors.background import QueueReader
 from headgate.connectors.formats.schemas import SimpleStringSchema
 from headgate.connectors.nats import fetcher
 from headgate.connectors.nats.fetcher import subject_matches
-from headgate.connectors.nats.source import NatsSource, NatsStreamReader
+from headgate.connectors.nats.source import NatsSource
 from headgate.control.error_classes import is_final, is_outside
 from tests.connectors.kit import read_to_end, read_until, task_context
 from tests.connectors.nats.kit import TOKEN, NatsBench, NatsServerProcess
@@ -39,7 +40,7 @@ def first_split(source: NatsSource) -> Any:
 @contextmanager
 def opened(
     source: NatsSource, position: object = None, split: Any = None, context: Any = None
-) -> Iterator[NatsStreamReader]:
+) -> Iterator[QueueReader]:
     found = split or first_split(source)
     reader = source.open(found, position, context or task_context())
     try:

@@ -10,9 +10,10 @@ import pytest
 
 from headgate.base.errors import ConnectorError, PlanInvalid, RecordsLost, ServerUnready
 from headgate.connectors import background
+from headgate.connectors.background import QueueReader
 from headgate.connectors.formats.schemas import SimpleStringSchema
 from headgate.connectors.redis import source as redis_source
-from headgate.connectors.redis.source import RedisStreamReader, RedisStreamSource
+from headgate.connectors.redis.source import RedisStreamSource
 from headgate.control.error_classes import is_final, is_outside
 from tests.connectors.kit import read_to_end, read_until, task_context
 from tests.connectors.redis.kit import PASSWORD, RedisBench, RedisServerProcess
@@ -37,7 +38,7 @@ def first_split(source: RedisStreamSource) -> Any:
 @contextmanager
 def opened(
     source: RedisStreamSource, position: object = None, split: Any = None, context: Any = None
-) -> Iterator[RedisStreamReader]:
+) -> Iterator[QueueReader]:
     found = split or first_split(source)
     reader = source.open(found, position, context or task_context())
     try:

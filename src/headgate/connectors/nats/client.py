@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnready
+from headgate.base.errors import PlanInvalid, ServerUnready
 from headgate.connectors.libraries import library
 from headgate.connectors.paths import split_url
 from headgate.connectors.retries import LOOK_S, Sleep
-from headgate.connectors.wording import clause
+from headgate.connectors.servers import MessageServer
 
 CONNECT_S: Final = 10
 ANSWER_S: Final = 10.0
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class NatsServers:
+class NatsServers(MessageServer):
     """Where the servers are; it travels to the tasks."""
 
     user: str
@@ -37,6 +37,8 @@ class NatsServers:
     urls: tuple[str, ...] = field(repr=False)
     credentials: str | None = None
     """The path of a file with credentials, as ``nsc`` makes it."""
+
+    login = "user, password, token or credentials, and rights"
 
     @classmethod
     def given(
@@ -90,18 +92,6 @@ class NatsServers:
                 raise self.problem(met, "connecting") from error
             raise
         return client
-
-    def problem(self, error: Exception, doing: str) -> Exception:
-        """What to raise for an error of the client that it met while ``doing``."""
-        if isinstance(error, ConnectorError | PlanInvalid):
-            return error
-        words = clause(error) or type(error).__name__
-        text = f"{self.user}: {doing}: {self.address}: {words}"
-        if self.is_denied(error):
-            return ConnectorError(f"{text}; check user, password, token or credentials, and rights")
-        if self.may_pass(error):
-            return ServerUnready(f"{text}; check the address, and that the server runs and is well")
-        return ConnectorError(text)
 
     def is_denied(self, error: BaseException) -> bool:
         words = str(error).lower()

@@ -7,7 +7,6 @@ get through shows as a gap in the consumer's numbers, and is asked for again.
 
 import asyncio
 import json
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -15,11 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from headgate.base.errors import RecordsLost
-from headgate.connectors.background import ReadBatch, ReadQueue
+from headgate.connectors.background import Fetcher, ReadBatch, ReadQueue, check_lost
 from headgate.connectors.libraries import library
 from headgate.connectors.nats.client import ANSWER_S, NatsServers, stream_of
-from headgate.connectors.retries import RECONNECT_S, backoff_s
+from headgate.functions.source import Position
 
 PULL_MESSAGES: Final = 500
 PULL_S: Final = 1.0
@@ -65,96 +63,51 @@ class FetchPlan:
     """Whether messages that are gone are passed over."""
 
 
-class SequenceFetcher:
-    """Started by the first poll, ended by the reader's ``close``."""
+class SequenceFetcher(Fetcher):
+    """Each session is an event loop of its own."""
 
     def __init__(self, plan: FetchPlan, place: NatsPlace) -> None:
-        self.pending: int | None = None
+        super().__init__(plan.servers, f"stream {plan.stream!r}")
+        self._pending: int | None = None
         """How many messages the server has not sent yet, as it last said."""
         self._plan = plan
         self._place = place
-        self._thread = threading.Thread(target=self._run, name=f"nats {plan.stream}", daemon=True)
-        self._queue: ReadQueue | None = None
-        self._closing = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._room: asyncio.Event | None = None
-        self._well_s = 0.0
-        """When the server has last answered."""
+        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
 
-    # The task.
+    def session(self, queue: ReadQueue) -> None:
+        with suppress(asyncio.CancelledError):
+            asyncio.run(self._session(queue))
 
-    def start(self, queue: ReadQueue) -> None:
-        if self._queue is None:
-            self._queue = queue
-            self._thread.start()
-
-    def has_room(self) -> None:
-        """The queue was full, and is so no more."""
-        loop, room = self._loop, self._room
-        if loop is not None and room is not None:
+    def stop(self) -> None:
+        if self._running is not None:
+            loop, task = self._running
             with suppress(RuntimeError):  # it has ended
-                loop.call_soon_threadsafe(room.set)
-
-    def close(self) -> None:
-        self._closing = True
-        loop, task = self._loop, self._task
-        if loop is not None and task is not None:
-            with suppress(RuntimeError):
                 loop.call_soon_threadsafe(task.cancel)
-        if self._thread.is_alive():
-            self._thread.join()
 
-    # The thread.
+    def unread(self, position: Position, queued: int) -> int | None:
+        return None if self._pending is None else self._pending + queued
 
-    def _run(self) -> None:
-        assert self._queue is not None
-        failure: BaseException | None = None
-        try:
-            asyncio.run(self._read())
-        except asyncio.CancelledError:
-            pass
-        except Exception as error:
-            failure = self._plan.servers.problem(error, f"reading stream {self._plan.stream!r}")
-            if failure is not error:
-                failure.__cause__ = error
-        finally:
-            self._queue.end(failure)
-
-    async def _read(self) -> None:
-        self._room = asyncio.Event()
-        self._task = asyncio.current_task()
-        self._loop = asyncio.get_running_loop()
-        self._well_s = time.monotonic()
-        attempt = 0
-        while not self._closing:
-            try:
-                await self._session()
-                return
-            except Exception as error:
-                is_late = time.monotonic() - self._well_s > RECONNECT_S
-                if is_late or not self._plan.servers.may_pass(error):
-                    raise
-            await asyncio.sleep(backoff_s(attempt))
-            attempt = min(attempt + 1, 5)
-
-    async def _session(self) -> None:
+    async def _session(self, queue: ReadQueue) -> None:
         """One connection, until the end of the split or trouble."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._running = asyncio.get_running_loop(), task
         plan = self._plan
         client = await plan.servers.connect(f"source {plan.stream}")
         try:
             js = client.jetstream()
-            if await self._look(js, None):
+            if await self._look(js, None, queue):
                 return
             pull = await Pull.begin(client, js, plan.stream, self._config())
-            while not self._closing:  # the client may swallow that it was cancelled
-                self._well_s = time.monotonic()
-                await self._wait_for_room()
+            while not queue.closing:  # the client may swallow that it was cancelled
+                self.well()
+                while queue.is_full and not queue.closing:
+                    await asyncio.to_thread(queue.wait_for_room, 1.0)
                 messages = await pull.messages(PULL_MESSAGES)
                 if messages:
-                    if await self._enqueue(js, messages):
+                    if await self._enqueue(js, messages, queue):
                         return
-                elif await self._look(js, pull):
+                elif await self._look(js, pull, queue):
                     return
         finally:
             await client.close()
@@ -168,17 +121,8 @@ class SequenceFetcher:
             filter_subject=subjects[0] if len(subjects) == 1 else None,
         )
 
-    async def _wait_for_room(self) -> None:
-        assert self._queue is not None and self._room is not None
-        while self._queue.is_full and not self._closing:
-            self._room.clear()
-            if self._queue.is_full:  # or there was room between the two
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._room.wait(), 1.0)
-
-    async def _enqueue(self, js: Any, messages: list[Any]) -> bool:
+    async def _enqueue(self, js: Any, messages: list[Any], queue: ReadQueue) -> bool:
         """Whether the end was reached."""
-        assert self._queue is not None
         plan, stop = self._plan, self._plan.stop
         metas = [message.metadata for message in messages]
         if not plan.subjects and metas[0].sequence.stream > self._place.sequence + 1:
@@ -189,25 +133,21 @@ class SequenceFetcher:
             for message, meta in zip(messages, metas, strict=True)
             if (stop is None or meta.sequence.stream <= stop) and self._is_wanted(message.subject)
         ]
-        self.pending = metas[-1].num_pending
-        self._move(found, last)
-        return stop is not None and last >= stop
-
-    def _move(self, found: list[NatsMessage], last: int) -> None:
-        assert self._queue is not None
+        self._pending = metas[-1].num_pending
         created = self._place.created
         self._place = NatsPlace(last, created)
         if found:
             places = [NatsPlace(message.sequence, created) for message in found]
             times = [message.timestamp_ms for message in found]
             size = sum(len(message.data) for message in found)
-            self._queue.add(ReadBatch(found, times, places, size))
+            queue.add(ReadBatch(found, times, places, size))
+        return stop is not None and last >= stop
 
     def _is_wanted(self, subject: str) -> bool:
         subjects = self._plan.subjects
         return len(subjects) < 2 or any(subject_matches(each, subject) for each in subjects)
 
-    async def _look(self, js: Any, pull: "Pull | None") -> bool:
+    async def _look(self, js: Any, pull: "Pull | None", queue: ReadQueue) -> bool:
         """What is gone, and how far it is; whether the end was reached."""
         plan = self._plan
         info = await stream_of(js, plan.servers, plan.stream)
@@ -218,13 +158,12 @@ class SequenceFetcher:
             asked = await js.consumer_info(plan.stream, pull.name)
         except library("nats.js.errors", "nats", "NatsSource").NotFoundError:
             raise ConnectionError("the server has removed the consumer") from None
-        self.pending = asked.num_pending
+        self._pending = asked.num_pending
         last = info.state.last_seq
         if asked.num_pending == 0 and asked.delivered.consumer_seq == pull.received:
             # Nothing of these subjects was there up to the end of the stream as it was before.
             self._place = NatsPlace(max(last, self._place.sequence), self._place.created)
-            assert self._queue is not None
-            self._queue.add(ReadBatch((), (), (self._place,), 0))
+            queue.add(ReadBatch((), (), (self._place,), 0))
             return plan.stop is not None and last >= plan.stop
         return False
 
@@ -232,7 +171,7 @@ class SequenceFetcher:
         """Whether messages behind the place are gone."""
         place, plan = self._place, self._plan
         first, last, created = info.state.first_seq, info.state.last_seq, created_at(info)
-        name = f"stream {plan.stream!r} of {plan.servers.address}"
+        name = f"{self.what} of {plan.servers.address}"
         is_another = bool(created and place.created) and created != place.created
         if is_another or last < place.sequence:
             problem = f"{name} is not the one that was read up to {place}"
@@ -244,11 +183,8 @@ class SequenceFetcher:
             self._place = NatsPlace(first - 1, created)
         else:
             return
-        if not plan.goes_on:
-            raise RecordsLost(
-                f"NatsSource: {problem}: {why}; on_purged='continue' goes on with the oldest "
-                f"message that is there"
-            )
+        option = "on_purged='continue' goes on with the oldest message that is there"
+        check_lost(self.server.user, problem, why, option, plan.goes_on)
 
 
 class Pull:

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, cast
 
-from headgate.api.types.types import TypeInformation, Types
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.connectors.background import QueueReader, ReadQueue
+from headgate.connectors.background import MessageSource, QueueReader
 from headgate.connectors.formats.schemas import DeserializationSchema
 from headgate.connectors.libraries import library
 from headgate.connectors.nats.client import NatsServers, stream_of
@@ -26,7 +25,7 @@ from headgate.connectors.nats.fetcher import (
     pulled,
 )
 from headgate.functions.context import ConnectorContext
-from headgate.functions.source import Position, Source, SplitEnumerator, SplitLag
+from headgate.functions.source import Position
 
 PURGED: Final = ("fail", "continue")
 STARTS: Final = ("all", "new", "last")
@@ -40,7 +39,7 @@ class NatsSplit(NamedTuple):
     stop: int | None
 
 
-class NatsSource(Source):
+class NatsSource(MessageSource):
     """Messages of a stream, all or those of some subjects.
 
     ::
@@ -53,9 +52,6 @@ class NatsSource(Source):
     or a datetime with a time zone; a job that goes on from a checkpoint goes on where that was
     taken. ``bounded=True`` ends with the messages that are there when the job starts.
     """
-
-    finds_more = True
-    splits_end = False
 
     def __init__(
         self,
@@ -92,65 +88,40 @@ class NatsSource(Source):
         return f"NATS {self.stream}"
 
     @property
-    def bounded(self) -> bool:
-        return self.is_bounded
+    def names(self) -> tuple[str, ...]:
+        return (self.stream,)
 
-    def get_produced_type(self) -> TypeInformation:
-        """What its schema says of the records."""
-        if self.schema is None:
-            return Types.PICKLED_BYTE_ARRAY()
-        return self.schema.get_produced_type()
+    def find(self, names: Sequence[str], is_first: bool) -> list[NatsSplit]:
+        return [asyncio.run(self._find(self.start if is_first else "all"))]
 
-    def create_enumerator(self, parallelism: int, position: Position) -> "NatsEnumerator":
-        return NatsEnumerator(self, position)
-
-    def open(
-        self, split: object, position: Position, context: ConnectorContext
-    ) -> "NatsStreamReader":
+    def open(self, split: object, position: Position, context: ConnectorContext) -> QueueReader:
         # Read as tuples: what a checkpoint brings back need not be of the same class.
         stream, start, stop = cast("NatsSplit", split)
         place = NatsPlace(*cast("NatsPlace", start if position is None else position))
-        return NatsStreamReader(self, stream, place, stop, context)
+        goes_on = self.on_purged == "continue"
+        plan = FetchPlan(self.servers, stream, self.subjects, stop, goes_on)
+        decode = _whole if self.schema is None else _value_reader(self.schema)
+        return QueueReader(SequenceFetcher(plan, place), decode, place, context)
 
-
-class NatsEnumerator(SplitEnumerator):
-    """Finds where the stream begins and ends when the job starts."""
-
-    def __init__(self, source: NatsSource, position: Position) -> None:
-        self._source = source
-        self._known = position
-
-    def discover(self) -> Sequence[NatsSplit]:
-        if self._known == self._source.stream:
-            return ()
-        split = asyncio.run(self._find())
-        self._known = self._source.stream
-        return [split]
-
-    def position(self) -> Position:
-        """The stream that was found."""
-        return self._known
-
-    async def _find(self) -> NatsSplit:
-        source = self._source
-        client = await source.servers.connect("start")
+    async def _find(self, start: "str | int | datetime") -> NatsSplit:
+        client = await self.servers.connect("start")
         try:
             js = client.jetstream()
-            info = await stream_of(js, source.servers, source.stream)
+            info = await stream_of(js, self.servers, self.stream)
             last = info.state.last_seq
-            start = max(await self._start(client, js, info), info.state.first_seq - 1, 0)
-            place = NatsPlace(start, created_at(info))
-            return NatsSplit(source.stream, place, last if source.bounded else None)
+            begin = await self._sequence(client, js, info, start)
+            place = NatsPlace(max(begin, info.state.first_seq - 1, 0), created_at(info))
+            return NatsSplit(self.stream, place, last if self.bounded else None)
         except Exception as error:
-            raise source.servers.problem(error, f"looking at stream {source.stream!r}") from error
+            raise self.servers.problem(error, f"looking at stream {self.stream!r}") from error
         finally:
             await client.close()
 
-    async def _start(self, client: Any, js: Any, info: Any) -> int:
-        """The sequence behind which reading begins."""
-        source = self._source
+    async def _sequence(
+        self, client: Any, js: Any, info: Any, start: "str | int | datetime"
+    ) -> int:
+        """Reading begins after this one."""
         first, last = info.state.first_seq, info.state.last_seq
-        start = "all" if self._known is not None else source.start
         if isinstance(start, int):
             return start - 1
         if isinstance(start, datetime):
@@ -158,48 +129,11 @@ class NatsEnumerator(SplitEnumerator):
             config = api.ConsumerConfig(
                 deliver_policy=api.DeliverPolicy.BY_START_TIME, opt_start_time=start
             )
-            found = await pulled(client, js, source.stream, config, 1)
+            found = await pulled(client, js, self.stream, config, 1)
             return found[0].metadata.sequence.stream - 1 if found else int(last)
         if start == "last" and last >= first and info.state.messages:
             return int(last) - 1
         return int(first) - 1 if start == "all" else int(last)
-
-
-class NatsStreamReader(QueueReader):
-    """Reads the stream by a thread with an event loop."""
-
-    def __init__(
-        self,
-        source: NatsSource,
-        stream: str,
-        place: NatsPlace,
-        stop: int | None,
-        context: ConnectorContext,
-    ) -> None:
-        goes_on = source.on_purged == "continue"
-        plan = FetchPlan(source.servers, stream, source.subjects, stop, goes_on)
-        self._fetcher = SequenceFetcher(plan, place)
-        queue = ReadQueue(context.wake, self._fetcher.has_room)
-        decode = _whole if source.schema is None else _value_reader(source.schema)
-        where = f"NatsSource: stream {stream!r} of {source.servers.address}"
-        super().__init__(queue, decode, place, context, where)
-
-    def poll(self, limit: int) -> Any:
-        self._fetcher.start(self._queue)
-        return super().poll(limit)
-
-    def lag(self) -> SplitLag | None:
-        pending = self._fetcher.pending
-        if pending is None:
-            return None
-        records = pending + len(self._queue)
-        written_ms = self._queue.next_time_ms
-        if written_ms is None:
-            return SplitLag(records, age_ms=None if records else 0.0)
-        return SplitLag(records, age_ms=max(0.0, float(self._context.now_ms() - written_ms)))
-
-    def close(self) -> None:
-        self._fetcher.close()
 
 
 def _whole(message: NatsMessage) -> Record:

@@ -4,16 +4,14 @@ The client is redis-py. Law: it is loaded when a job starts; no message shows a 
 that may pass (no connection, a server that loads its data, no memory) is ServerUnready.
 """
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnfit, ServerUnready
+from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnfit
 from headgate.connectors.libraries import library
 from headgate.connectors.paths import split_url
-from headgate.connectors.retries import Sleep, repeat
+from headgate.connectors.servers import MessageServer
 from headgate.connectors.wording import clause
 
 TIMEOUT_S: Final = 30.0
@@ -35,16 +33,16 @@ _PASSING: Final = (
 """Answers of a server that may be well again soon."""
 _DENIED: Final = ("NOAUTH", "WRONGPASS", "NOPERM")
 
-Result = TypeVar("Result")
-
 
 @dataclass(frozen=True)
-class RedisServer:
+class RedisServer(MessageServer):
     """Where the server is; it travels to the tasks."""
 
     user: str
     """Who talks to it, for messages: ``RedisStreamSource`` or ``RedisStreamSink``."""
     url: str = field(repr=False)
+
+    login = "user, password and rights in the URL"
 
     def __post_init__(self) -> None:
         parts = split_url(self.user, self.url)
@@ -92,17 +90,14 @@ class RedisServer:
         redis = library("redis", "redis", self.user)
         if not isinstance(error, redis.RedisError | OSError):
             return error
-        words = clause(error) or type(error).__name__
-        text = f"{self.user}: {doing}: {self.address}: {words}"
-        if self.is_denied(error):
-            return ConnectorError(f"{text}; check user, password and rights in the URL")
-        if self.may_pass(error):
-            return ServerUnready(f"{text}; check the address, and that the server runs and is well")
-        if words.startswith(("MOVED", "ASK", "CROSSSLOT")):
+        return super().problem(error, doing)
+
+    def refusal(self, error: Exception, text: str) -> Exception | None:
+        if str(error).startswith(("MOVED", "ASK", "CROSSSLOT")):
             return ServerUnfit(f"{text}; Redis Cluster is not supported, give a single server")
-        if "WRONGTYPE" in words:
+        if "WRONGTYPE" in str(error):
             return ConnectorError(f"{text}; give the key of a stream, or one that is free")
-        return ConnectorError(text)
+        return None
 
     def may_pass(self, error: Exception) -> bool:
         """Whether another attempt may go well."""
@@ -133,23 +128,3 @@ class RedisServer:
             redis.exceptions.NoPermissionError,
         )
         return isinstance(error, kinds) or str(error).startswith(_DENIED)
-
-    def repeated(
-        self,
-        doing: str,
-        work: Callable[[], Result],
-        is_over: Callable[[], bool] = lambda: False,
-        sleep: Sleep = time.sleep,
-    ) -> Result:
-        """What ``work`` returns, which is called again while its trouble may pass."""
-        try:
-            return repeat(work, self.may_pass, is_over=is_over, sleep=sleep)
-        except Exception as error:
-            raise self.problem(error, doing) from error
-
-    def asked(self, doing: str, work: Callable[[], Result]) -> Result:
-        """The same, called once: for what is found out at the start."""
-        try:
-            return work()
-        except Exception as error:
-            raise self.problem(error, doing) from error

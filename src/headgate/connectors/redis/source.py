@@ -6,22 +6,24 @@ to those who write. Entries that were trimmed before they were read are noticed 
 entries that were ever added, and named.
 """
 
-import logging
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from headgate.api.types.types import TypeInformation, Types
-from headgate.base.errors import PlanInvalid, RecordsLost
-from headgate.connectors.background import QueueReader, ReadBatch, ReadQueue
+from headgate.base.errors import PlanInvalid
+from headgate.connectors.background import (
+    Fetcher,
+    MessageSource,
+    QueueReader,
+    ReadBatch,
+    ReadQueue,
+    check_lost,
+)
 from headgate.connectors.formats.schemas import DeserializationSchema
 from headgate.connectors.redis.client import RedisServer
 from headgate.connectors.redis.entries import BEGINNING, EntryId, StreamFacts, entry_reader
 from headgate.functions.context import ConnectorContext
-from headgate.functions.source import Position, Source, SplitEnumerator, SplitLag
-
-log = logging.getLogger(__name__)
+from headgate.functions.source import Position
 
 FETCH_ENTRIES: Final = 1000
 BLOCK_MS: Final = 200
@@ -50,7 +52,7 @@ class RedisSplit(NamedTuple):
     stop: EntryId | None
 
 
-class RedisStreamSource(Source):
+class RedisStreamSource(MessageSource):
     """Entries of one or more streams.
 
     ::
@@ -64,9 +66,6 @@ class RedisStreamSource(Source):
     begins; a job that goes on from a checkpoint goes on where that was taken. ``bounded=True``
     ends with the entries that are there when the job starts.
     """
-
-    finds_more = True
-    splits_end = False
 
     def __init__(
         self,
@@ -110,171 +109,88 @@ class RedisStreamSource(Source):
         return f"Redis {', '.join(self.streams)}"
 
     @property
-    def bounded(self) -> bool:
-        return self.is_bounded
+    def names(self) -> tuple[str, ...]:
+        return self.streams
 
-    def get_produced_type(self) -> TypeInformation:
-        """What its schema says of the records."""
-        if self.schema is None:
-            return Types.PICKLED_BYTE_ARRAY()
-        return self.schema.get_produced_type()
-
-    def create_enumerator(self, parallelism: int, position: Position) -> "RedisEnumerator":
-        return RedisEnumerator(self, position)
-
-    def open(
-        self, split: object, position: Position, context: ConnectorContext
-    ) -> "RedisStreamReader":
-        # Read as tuples: what a checkpoint brings back need not be of the same class.
-        stream, start, stop = cast("RedisSplit", split)
-        known = cast("StreamPlace", start if position is None else position)
-        place = StreamPlace(EntryId(*known[0]), known[1])
-        end = None if stop is None else EntryId(*stop)
-        return RedisStreamReader(self, stream, place, end, context)
-
-
-class RedisEnumerator(SplitEnumerator):
-    """Finds where streams begin and end when the job starts."""
-
-    def __init__(self, source: RedisStreamSource, position: Position) -> None:
-        self._source = source
-        self._is_first = position is None
-        self._known = set(cast("Sequence[str]", position or ()))
-
-    def discover(self) -> Sequence[RedisSplit]:
-        new = [stream for stream in self._source.streams if stream not in self._known]
-        server = self._source.server
-        client = server.client("start")
+    def find(self, names: Sequence[str], is_first: bool) -> list[RedisSplit]:
+        start = self.start if is_first else BEGINNING
+        client = self.server.client("start")
         try:
-            splits = [
-                self._split(stream, server.asked(f"looking at {stream!r}", _asking(client, stream)))
-                for stream in new
+            return [
+                self._split(
+                    name, start, self.server.asked(f"looking at {name!r}", _asking(client, name))
+                )
+                for name in names
             ]
         finally:
             client.close()
-        self._known.update(new)
-        return splits
 
-    def position(self) -> Position:
-        """The streams that were found."""
-        return sorted(self._known)
-
-    def _split(self, stream: str, facts: StreamFacts) -> RedisSplit:
-        start = self._source.start if self._is_first else BEGINNING
+    def _split(self, stream: str, start: EntryId | None, facts: StreamFacts) -> RedisSplit:
         if start is None or start == facts.last:
             place = StreamPlace(facts.last, facts.added)
         elif start == BEGINNING and facts.added is not None:
             place = StreamPlace(start, facts.added - facts.length)  # what is gone already
         else:
             place = StreamPlace(start, None)
-        return RedisSplit(stream, place, facts.last if self._source.bounded else None)
+        return RedisSplit(stream, place, facts.last if self.bounded else None)
+
+    def open(self, split: object, position: Position, context: ConnectorContext) -> QueueReader:
+        # Read as tuples: what a checkpoint brings back need not be of the same class.
+        stream, start, stop = cast("RedisSplit", split)
+        known = cast("StreamPlace", start if position is None else position)
+        place = StreamPlace(EntryId(*known[0]), known[1])
+        end = None if stop is None else EntryId(*stop)
+        decode = entry_reader(stream, self.schema, self.field, self.text)
+        return QueueReader(StreamFetcher(self, stream, place, end), decode, place, context)
 
 
-class RedisStreamReader(QueueReader):
+class StreamFetcher(Fetcher):
     """Reads a stream by a thread that waits in ``XREAD BLOCK``."""
 
     def __init__(
-        self,
-        source: RedisStreamSource,
-        stream: str,
-        place: StreamPlace,
-        stop: EntryId | None,
-        context: ConnectorContext,
+        self, source: RedisStreamSource, stream: str, place: StreamPlace, stop: EntryId | None
     ) -> None:
-        self._room = threading.Event()
-        decode = entry_reader(stream, source.schema, source.field, source.text)
-        queue = ReadQueue(context.wake, self._room.set)
-        where = f"RedisStreamSource: stream {stream!r} of {source.server.address}"
-        super().__init__(queue, decode, place, context, where)
-        self._fetcher = StreamFetcher(source, stream, place, stop, queue, self._room)
-        self._thread = threading.Thread(target=self._fetcher.run, name=f"redis {stream}")
-        self._thread.daemon = True
-        self._started = False
-
-    def poll(self, limit: int) -> Any:
-        if not self._started:
-            self._started = True
-            self._thread.start()
-        return super().poll(limit)
-
-    def lag(self) -> SplitLag | None:
-        place, added = cast("StreamPlace", self._position), self._fetcher.added
-        if added is None or place.added is None:
-            return None
-        records = max(0, added - place.added)
-        written_ms = self._queue.next_time_ms
-        if written_ms is None:
-            return SplitLag(records, age_ms=None if records else 0.0)
-        return SplitLag(records, age_ms=max(0.0, float(self._context.now_ms() - written_ms)))
-
-    def close(self) -> None:
-        self._fetcher.closing = True
-        self._room.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-
-class StreamFetcher:
-    """The thread of a reader."""
-
-    def __init__(
-        self,
-        source: RedisStreamSource,
-        stream: str,
-        place: StreamPlace,
-        stop: EntryId | None,
-        queue: ReadQueue,
-        room: threading.Event,
-    ) -> None:
-        self.closing = False
-        self.added: int | None = None
+        super().__init__(source.server, f"stream {stream!r}")
+        self._added: int | None = None
         """How many entries the stream has had ever, as it was last seen."""
-        self._server = source.server
+        self._client_of = source.server.client
         self._goes_on = source.on_trimmed == "continue"
         self._stream = stream
         self._place = place
         self._stop = stop
-        self._queue = queue
-        self._room = room
 
-    def run(self) -> None:
-        failure: BaseException | None = None
-        client = None
+    def session(self, queue: ReadQueue) -> None:
+        client = self._client_of(f"source {self._stream}")
         try:
-            client = self._server.client(f"source {self._stream}")
-            while not self.closing and self._step(client):
-                pass
-        except Exception as error:
-            failure = error
+            while not queue.closing and self._step(client, queue):
+                self.well()
         finally:
-            if client is not None:
-                client.close()
-            self._queue.end(None if self.closing else failure)
+            client.close()
 
-    def _step(self, client: Any) -> bool:
+    def unread(self, position: Position, queued: int) -> int | None:
+        read = cast("StreamPlace", position).added
+        return None if self._added is None or read is None else max(0, self._added - read)
+
+    def _step(self, client: Any, queue: ReadQueue) -> bool:
         """False: the end was reached."""
-        is_full = self._queue.is_full
-        if is_full and self._room.wait(LOOK_S):
-            self._room.clear()
+        is_full = queue.is_full
+        if is_full and queue.wait_for_room(LOOK_S):
             return True
-        limit = 1 if is_full else FETCH_ENTRIES
-        doing, is_over = f"reading {self._stream!r}", lambda: self.closing
-        facts, entries = self._server.repeated(doing, lambda: self._read(client, limit), is_over)
-        self.added = facts.added
+        facts, entries = self._read(client, 1 if is_full else FETCH_ENTRIES)
+        self._added = facts.added
         if is_full:
             return True  # it has only looked how far behind it is
         self._check(facts)
         stop = self._stop
         if entries:
-            return self._enqueue(entries, facts)
+            return self._enqueue(queue, entries, facts)
         if stop is not None and facts.last >= stop:
             return False
         if facts.last == self._place.id:  # deleted ones among those that were read count, too
             self._place = self._place._replace(added=facts.added)
         look_s = time.monotonic() + LOOK_S
-        while not self._server.repeated(doing, lambda: self._wait(client), is_over):
-            if self.closing or time.monotonic() > look_s:
-                break
+        while not self._wait(client) and not queue.closing and time.monotonic() < look_s:
+            self.well()
         return True
 
     def _read(self, client: Any, limit: int) -> tuple[StreamFacts, list[Any]]:
@@ -291,7 +207,7 @@ class StreamFetcher:
         """Whether there is something new."""
         return bool(client.xread({self._stream: str(self._place.id)}, count=1, block=BLOCK_MS))
 
-    def _enqueue(self, entries: list[Any], facts: StreamFacts) -> bool:
+    def _enqueue(self, queue: ReadQueue, entries: list[Any], facts: StreamFacts) -> bool:
         ids = [EntryId.of(identity) for identity, _ in entries]
         count = self._place.added
         counts: list[int | None] = [None] * len(ids)
@@ -306,7 +222,7 @@ class StreamFetcher:
             size = sum(len(key) + len(value) for _, of in entries for key, value in of.items())
             times = [at.time_ms for at in ids]
             batch = ReadBatch(entries, times, places, size)
-            self._queue.add(batch if kept == len(ids) else batch.divided(kept)[0])
+            queue.add(batch if kept == len(ids) else batch.divided(kept)[0])
         self._place = places[-1]
         return stop is None or ids[-1] < stop
 
@@ -315,7 +231,7 @@ class StreamFetcher:
         place, added = self._place, facts.added
         if place.added is None or added is None:
             return
-        name = f"stream {self._stream!r} of {self._server.address}"
+        name = f"{self.what} of {self.server.address}"
         if facts.last < place.id or added < place.added:
             problem = f"{name} is not the one that was read up to {place.id}"
             why = "it was deleted and begun anew, or the server has lost what it had not saved"
@@ -330,13 +246,8 @@ class StreamFetcher:
                 "they were trimmed (MAXLEN, XTRIM) or deleted; let the stream keep them for longer"
             )
             self._place = place._replace(added=place.added + missing)
-        if self._goes_on:
-            log.warning("RedisStreamSource: %s: %s", problem, why)
-        else:
-            raise RecordsLost(
-                f"RedisStreamSource: {problem}: {why}; on_trimmed='continue' goes on with the "
-                f"oldest entry that is there"
-            )
+        option = "on_trimmed='continue' goes on with the oldest entry that is there"
+        check_lost(self.server.user, problem, why, option, self._goes_on)
 
 
 def _facts(info: Any) -> StreamFacts:
