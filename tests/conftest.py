@@ -91,7 +91,7 @@ FRAMES = tuple(
 SET_UP_LOGGERS = (None, "py4j", "headgate", PROGRESS_LOGGER)
 """Loggers whose level `set_up_logs` changes; None is the root."""
 
-SERVED = ("delta", "http", "iceberg", "kafka", "nats", "postgres", "redis", "s3", "sql")
+SERVED = ("delta", "http", "iceberg", "kafka", "mqtt", "nats", "postgres", "redis", "s3", "sql")
 """Folders of connectors whose tests share a server."""
 
 

@@ -91,6 +91,10 @@ class ServerProcess:
         """End it as a power cut does."""
         self.stop(signal.SIGKILL)
 
+    def signal(self, number: int) -> None:
+        assert self._process is not None, "it does not run"
+        self._process.send_signal(number)
+
     def restart(self) -> None:
         self.stop()
         self.start()

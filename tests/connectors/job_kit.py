@@ -11,7 +11,7 @@ from typing import Any
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.base.checkpoints import Stop
 from headgate.control.life_cycle import JobState
-from headgate.functions.sink import TwoPhaseCommittingSink
+from headgate.functions.sink import Sink
 from headgate.functions.source import Source
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.driver_run import DriverRun
@@ -73,7 +73,7 @@ class CopyJob(ABC):
     def source(self) -> Source: ...
 
     @abstractmethod
-    def sink(self) -> TwoPhaseCommittingSink: ...
+    def sink(self) -> Sink: ...
 
     @abstractmethod
     def copied(self) -> Sequence[Any]:

@@ -28,6 +28,7 @@ from headgate.connectors.function.source import FunctionSource
 from headgate.connectors.generator.source import DataGeneratorSource, NumberSequenceSource
 from headgate.connectors.iceberg.source import IcebergSource
 from headgate.connectors.kafka.source import KafkaSource
+from headgate.connectors.mqtt.source import MqttSource
 from headgate.connectors.nats.source import NatsSource
 from headgate.connectors.postgres.changes import PostgresChangesSource
 from headgate.connectors.redis.source import RedisStreamSource
@@ -75,6 +76,7 @@ ELSEWHERE = {
     DeltaSource: "delta/test_source.py",
     IcebergSource: "iceberg/test_source.py",
     KafkaSource: "kafka/test_source.py",
+    MqttSource: "mqtt/test_source.py",
     NatsSource: "nats/test_source.py",
     PostgresChangesSource: "postgres/test_changes.py",
     RedisStreamSource: "redis/test_source.py",

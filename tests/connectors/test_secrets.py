@@ -10,6 +10,7 @@ from headgate.base.errors import HeadgateError, PlanInvalid
 from headgate.connectors.files.remote_folder import open_system
 from headgate.connectors.http.poster import HttpEndpoint
 from headgate.connectors.kafka.schema_registry import SchemaRegistry
+from headgate.connectors.mqtt.client import MqttBroker
 from headgate.connectors.nats.client import NatsServers
 from headgate.connectors.paths import local_path, short_place
 from headgate.connectors.postgres.client import check_dsn, connect
@@ -30,6 +31,11 @@ def redis(url: str) -> object:
 def nats(url: str) -> object:
     servers = NatsServers.given("NatsSource", url, None)
     return servers.address, servers.problem(OSError(f"no {url}"), "reading")
+
+
+def mqtt(url: str) -> object:
+    broker = MqttBroker("MqttSource", url)
+    return broker.address, broker.client(), broker.problem(OSError(f"no {url}"), "reading")
 
 
 def postgres(dsn: str) -> object:
@@ -63,6 +69,8 @@ def folder(uri: str) -> object:
         ),
         (nats, f"nats://u:a,{PW}@localhost"),
         (nats, f"nats://localhost:{PW}"),
+        *((mqtt, f"mqtt://u:{part}@localhost") for part in (PW, f"{PW}/a", f"a@{PW}")),
+        (mqtt, f"mqtt://localhost:{PW}"),
         *(
             (postgres, f"postgresql://u:{part}@localhost:1/db")
             for part in (PW, f"{PW}/a", f"a@{PW}")
@@ -85,6 +93,7 @@ def folder(uri: str) -> object:
 def test_nothing_of_a_password_is_shown(use: Callable[[str], object], url: str) -> None:
     pytest.importorskip("redis")
     pytest.importorskip("nats")
+    pytest.importorskip("paho.mqtt")
     pytest.importorskip("psycopg")
     try:
         said = repr(use(url))

@@ -1,5 +1,6 @@
 """What the documents show runs, and prints what they show."""
 
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -33,8 +34,8 @@ PAGES = (
     "docs/connectors/http.md",
 )
 WITH_POSTGRES = "docs/connectors/postgres.md"
-WITH_REDIS = "docs/connectors/redis.md"
-WITH_NATS = "docs/connectors/nats.md"
+SERVED = (("redis", "redis"), ("nats", "nats"), ("mqtt", "paho.mqtt"))
+"""Pages on servers of messages, and the libraries that they need."""
 WITH_S3 = "docs/connectors/object-stores.md"
 
 
@@ -62,35 +63,18 @@ def test_the_page_on_postgresql_prints_what_it_shows(
 
 
 @pytest.mark.timeout(600)
-def test_the_page_on_redis_prints_what_it_shows(
-    program: ModuleType, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "library"), SERVED)
+def test_the_page_on_a_server_prints_what_it_shows(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str, library: str
 ) -> None:
-    pytest.importorskip("redis")
-    from tests.connectors.redis.kit import RedisServerProcess
-
-    with TemporaryDirectory(prefix="headgate-redis-") as folder:
-        server = RedisServerProcess(Path(folder))
+    pytest.importorskip(library)
+    kit = import_module(f"tests.connectors.{name}.kit")
+    with TemporaryDirectory(prefix=f"headgate-{name}-") as folder:
+        server = kit.PageServer(Path(folder))
         server.process.start()
         try:
-            monkeypatch.setenv("SHOP_REDIS", server.url)
-            check_page(program, WITH_REDIS)
-        finally:
-            server.process.stop()
-
-
-@pytest.mark.timeout(600)
-def test_the_page_on_nats_prints_what_it_shows(
-    program: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("nats")
-    from tests.connectors.nats.kit import NatsServerProcess
-
-    with TemporaryDirectory(prefix="headgate-nats-") as folder:
-        server = NatsServerProcess(Path(folder))
-        server.process.start()
-        try:
-            monkeypatch.setenv("SHOP_NATS", server.url)
-            check_page(program, WITH_NATS)
+            monkeypatch.setenv(f"SHOP_{name.upper()}", server.url)
+            check_page(program, f"docs/connectors/{name}.md")
         finally:
             server.process.stop()
 

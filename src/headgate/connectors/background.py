@@ -25,7 +25,7 @@ from headgate.base.errors import ConnectorError, RecordsLost
 from headgate.connectors.formats.schemas import DeserializationSchema
 from headgate.connectors.retries import RECONNECT_S, backoff_s
 from headgate.connectors.servers import MessageServer
-from headgate.functions.context import ConnectorContext
+from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.source import Position, Source, SplitEnumerator, SplitLag, SplitReader
 
 log = logging.getLogger(__name__)
@@ -90,6 +90,12 @@ class ReadQueue:
             self._records += len(batch.raw)
             self._bytes += batch.bytes
         self._wake()
+
+    def put(self, messages: Sequence[tuple[Any, Position, int]]) -> None:
+        """Messages without a time, their positions and their bytes."""
+        if messages:
+            raw, positions, sizes = zip(*messages, strict=True)
+            self.add(ReadBatch(raw, [None] * len(raw), positions, sum(sizes)))
 
     def end(self, failure: BaseException | None = None) -> None:
         """Nothing will be added any more; the reader raises ``failure`` after the last batch."""
@@ -223,10 +229,11 @@ class QueueReader(SplitReader):
     def poll(self, limit: int) -> Bundle | tuple[()] | None:
         if self._thread.ident is None:
             self._thread.start()
+            return ()
         batch = self._queue.take(limit)
         if batch is None:
             return None if self._queue.is_over else ()
-        self._position = batch.positions[-1]
+        self.taken(batch)
         try:
             records = list(map(self._decode, batch.raw))
             times = list(batch.times)
@@ -236,6 +243,10 @@ class QueueReader(SplitReader):
             kept = [index for index, record in enumerate(records) if record is not None]
             records, times = [records[at] for at in kept], [times[at] for at in kept]
         return Bundle(records, times) if records else ()
+
+    def taken(self, batch: ReadBatch) -> None:
+        """Its records are about to be returned by ``poll``."""
+        self._position = batch.positions[-1]
 
     def wait_ms(self) -> float:
         return 0.0 if len(self._queue) else inf
@@ -276,6 +287,63 @@ class QueueReader(SplitReader):
         return records, times
 
 
+class AcknowledgingFetcher(Fetcher):
+    """For servers that keep messages until they are acknowledged, and send them again."""
+
+    def __init__(self, server: MessageServer, what: str) -> None:
+        super().__init__(server, what)
+        self.acknowledged: deque[Any] = deque()
+        """Receipts of messages that a completed checkpoint covers; added by the task."""
+
+    @abstractmethod
+    def answer(self, receipt: Any) -> None:
+        """Tell the server that it may forget a message."""
+
+    def answer_due(self) -> None:
+        """Answer all that are acknowledged; call it in each session."""
+        while self.acknowledged:
+            self.answer(self.acknowledged.popleft())
+
+
+class AcknowledgingReader(QueueReader):
+    """The positions of its batches are receipts; in checkpoints is how many messages it has read.
+
+    A message is acknowledged when a checkpoint that covers it has completed; without checkpoints,
+    when the next batch is asked for.
+    """
+
+    def __init__(
+        self,
+        fetcher: AcknowledgingFetcher,
+        decode: Callable[[Any], Record],
+        position: Position,
+        context: ConnectorContext,
+    ) -> None:
+        super().__init__(fetcher, decode, position or 0, context)
+        self._acknowledge = fetcher.acknowledged.extend
+        self._due: list[Any] = []
+        self._noted: dict[int, list[Any]] = {}
+        """Receipts that each checkpoint under way covers, and those before it do not."""
+
+    def poll(self, limit: int) -> Bundle | tuple[()] | None:
+        if not self._context.checkpoints:
+            due, self._due = self._due, []
+            self._acknowledge(due)
+        return super().poll(limit)
+
+    def taken(self, batch: ReadBatch) -> None:
+        self._due += batch.positions
+        self._position = cast("int", self._position) + len(batch.positions)
+
+    def position_at(self, moment: SnapshotMoment) -> Position:
+        self._noted[moment.checkpoint], self._due = self._due, []
+        return self.position()
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        for noted in sorted(number for number in self._noted if number <= checkpoint):
+            self._acknowledge(self._noted.pop(noted))
+
+
 class MessageSource(Source):
     """A source of messages, whose splits are found once and are read by fetchers."""
 
@@ -300,6 +368,13 @@ class MessageSource(Source):
             return Types.PICKLED_BYTE_ARRAY()
         return self.schema.get_produced_type()
 
+    def decoder(self, data: Callable[[Any], bytes]) -> Callable[[Any], Record]:
+        """What makes records of messages: the schema, of their data, or nothing."""
+        if self.schema is None:
+            return _whole
+        deserialize = self.schema.deserialize
+        return lambda message: deserialize(data(message))
+
     def create_enumerator(self, parallelism: int, position: Position) -> "NamedSplits":
         return NamedSplits(self, position)
 
@@ -309,6 +384,10 @@ class MessageSource(Source):
 
         ``is_first``: the job starts afresh, and reading begins where the user has said.
         """
+
+
+def _whole(message: Record) -> Record:
+    return message
 
 
 class NamedSplits(SplitEnumerator):

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
@@ -65,6 +65,13 @@ def split_url(user: str, url: object) -> SplitResult:
             f"signs in user and password (%2F for /, %40 for @, %3F for ?, %23 for #)"
         )
     return parts
+
+
+def refused_scheme(user: str, schemes: Iterable[str], example: str) -> PlanInvalid:
+    """For a URL that begins otherwise; it is not shown."""
+    *front, last = (f"{scheme}://" for scheme in schemes)
+    begins = f"{', '.join(front)} or {last}" if front else last
+    return PlanInvalid(f"{user}: the URL does not begin with {begins}; give one such as {example}")
 
 
 def local_path(path: AnyPath) -> str:

@@ -6,10 +6,13 @@ all other trouble fails it, with a sentence on what to check.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeVar
+from urllib.parse import urlsplit
 
-from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnready
+from headgate.base.errors import ConnectorError, HeadgateError, ServerUnready
+from headgate.connectors.paths import refused_scheme, split_url
 from headgate.connectors.retries import Sleep, repeat
 from headgate.connectors.wording import clause
 
@@ -43,7 +46,7 @@ class MessageServer(ABC):
 
     def problem(self, error: Exception, doing: str) -> Exception:
         """What to raise for an error of the client that it met while ``doing``."""
-        if isinstance(error, ConnectorError | PlanInvalid):
+        if isinstance(error, HeadgateError):
             return error
         text = f"{self.user}: {doing}: {self.address}: {clause(error) or type(error).__name__}"
         if self.is_denied(error):
@@ -65,3 +68,24 @@ class MessageServer(ABC):
             if problem is error:
                 raise
             raise problem from error
+
+
+@dataclass(frozen=True)
+class UrlServer(MessageServer):
+    """One that is found by a URL, in which there may be a password."""
+
+    user: str
+    url: str = field(repr=False)
+
+    ports: ClassVar[Mapping[str, int]]
+    """Of each scheme, where the URL names none."""
+
+    def __post_init__(self) -> None:
+        if split_url(self.user, self.url).scheme not in self.ports:
+            scheme, port = next(iter(self.ports.items()))
+            raise refused_scheme(self.user, self.ports, f"{scheme}://localhost:{port}")
+
+    @property
+    def address(self) -> str:
+        parts = urlsplit(self.url)
+        return f"{parts.hostname or 'localhost'}:{parts.port or self.ports[parts.scheme]}"

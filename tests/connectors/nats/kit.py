@@ -26,6 +26,10 @@ class NatsServerProcess:
         return f"nats://127.0.0.1:{self.port}"
 
 
+PageServer = NatsServerProcess
+"""For the page on this connector."""
+
+
 class NatsBench:
     """A client beside the source or sink, to fill the stream ``WORDS`` and look at it."""
 

@@ -28,6 +28,10 @@ class RedisServerProcess:
         return redis.Redis.from_url(self.url, protocol=2)
 
 
+PageServer = RedisServerProcess
+"""For the page on this connector."""
+
+
 class RedisBench:
     """A client beside the source or sink, to fill streams and look at them."""
 

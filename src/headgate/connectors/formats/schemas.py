@@ -11,6 +11,8 @@ else cannot be read or written raises ValueError or TypeError with the bytes or 
 
 import codecs
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 from headgate.api.row import Row
 from headgate.api.types.coercion import short
@@ -118,6 +120,21 @@ def check_row_type(type_info: object, schema: str) -> RowTypeInfo:
         f"{schema} was given the type {type_info!r}; give the rows' type, for instance "
         f"Types.ROW_NAMED(['word', 'count'], [Types.STRING(), Types.LONG()])"
     )
+
+
+def bytes_maker(
+    schema: "SerializationSchema | Callable[[Record], bytes]",
+) -> Callable[[Record], bytes]:
+    """What makes bytes of a record; raises TypeError if the schema does not."""
+    serialize: Any = getattr(schema, "serialize", schema)
+
+    def make(record: Record) -> bytes:
+        data = serialize(record)
+        if not isinstance(data, bytes):
+            raise TypeError(f"the schema returned {type(data).__name__} instead of bytes")
+        return data
+
+    return make
 
 
 def unreadable(schema: str, message: bytes, problem: object) -> ValueError:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.connectors.formats.schemas import SerializationSchema
+from headgate.connectors.formats.schemas import SerializationSchema, bytes_maker
 from headgate.connectors.http.poster import HttpEndpoint, HttpLimits, Poster
 from headgate.connectors.http.posting_writer import PostingWriter
 from headgate.connectors.libraries import library
@@ -111,7 +111,7 @@ class HttpSink(TwoPhaseCommittingSink):
         return f"HTTP {self.endpoint.address}"
 
     def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
-        maker = MessageMaker(_bytes_maker(self.schema), context)
+        maker = MessageMaker(bytes_maker(self.schema), context)
         batching, limits = self.batching, self.limits
         if self.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
             return StagingWriter(
@@ -173,17 +173,3 @@ class HttpCommitter(Committer):
 
     def close(self) -> None:
         self._poster.close()
-
-
-def _bytes_maker(
-    schema: "SerializationSchema | Callable[[Record], bytes]",
-) -> Callable[[Record], bytes]:
-    serialize: Any = getattr(schema, "serialize", schema)
-
-    def make(record: Record) -> bytes:
-        data = serialize(record)
-        if not isinstance(data, bytes):
-            raise TypeError(f"the schema returned {type(data).__name__} instead of bytes")
-        return data
-
-    return make

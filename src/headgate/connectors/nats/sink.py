@@ -11,11 +11,11 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.connectors.formats.schemas import SerializationSchema
+from headgate.connectors.formats.schemas import SerializationSchema, bytes_maker
 from headgate.connectors.nats.client import NatsServers
 from headgate.connectors.nats.publisher import StreamPublisher
 from headgate.connectors.staged import (
@@ -175,15 +175,13 @@ def message_maker(
     limit: int,
 ) -> Callable[[Record], tuple[str, bytes]]:
     """What makes subject and data of a record, of ``limit`` bytes at most."""
-    serialize: Any = getattr(schema, "serialize", schema)
+    serialize = bytes_maker(schema)
 
     def make(record: Record) -> tuple[str, bytes]:
         name = subject if isinstance(subject, str) else subject(record)
         if name is not subject:
             check_subject(name)
         data = serialize(record)
-        if not isinstance(data, bytes):
-            raise TypeError(f"the schema returned {type(data).__name__} instead of bytes")
         if len(data) > limit:
             raise ValueError(f"it has {len(data)} bytes, and the server takes {limit}")
         return name, data

@@ -8,9 +8,9 @@ named. One task reads the stream, through ``fetcher``.
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
 
-from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.background import MessageSource, QueueReader
 from headgate.connectors.formats.schemas import DeserializationSchema
@@ -18,7 +18,6 @@ from headgate.connectors.libraries import library
 from headgate.connectors.nats.client import NatsServers, stream_of
 from headgate.connectors.nats.fetcher import (
     FetchPlan,
-    NatsMessage,
     NatsPlace,
     SequenceFetcher,
     created_at,
@@ -100,7 +99,7 @@ class NatsSource(MessageSource):
         place = NatsPlace(*cast("NatsPlace", start if position is None else position))
         goes_on = self.on_purged == "continue"
         plan = FetchPlan(self.servers, stream, self.subjects, stop, goes_on)
-        decode = _whole if self.schema is None else _value_reader(self.schema)
+        decode = self.decoder(attrgetter("data"))
         return QueueReader(SequenceFetcher(plan, place), decode, place, context)
 
     async def _find(self, start: "str | int | datetime") -> NatsSplit:
@@ -134,15 +133,6 @@ class NatsSource(MessageSource):
         if start == "last" and last >= first and info.state.messages:
             return int(last) - 1
         return int(first) - 1 if start == "all" else int(last)
-
-
-def _whole(message: NatsMessage) -> Record:
-    return message
-
-
-def _value_reader(schema: DeserializationSchema) -> Any:
-    deserialize = schema.deserialize
-    return lambda message: deserialize(message.data)
 
 
 def _check_start(start: object) -> "str | int | datetime":

@@ -4,20 +4,19 @@ The client is redis-py. Law: it is loaded when a job starts; no message shows a 
 that may pass (no connection, a server that loads its data, no memory) is ServerUnready.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnfit
 from headgate.connectors.libraries import library
-from headgate.connectors.paths import split_url
-from headgate.connectors.servers import MessageServer
+from headgate.connectors.servers import UrlServer
 from headgate.connectors.wording import clause
 
 TIMEOUT_S: Final = 30.0
 """How long an answer may take, beyond what a blocking command waits."""
 CONNECT_S: Final = 10.0
-_SCHEMES: Final = ("redis", "rediss", "unix")
 _OURS: Final = ("decode_responses", "encoding", "protocol")
 _PASSING: Final = (
     "BUSY",
@@ -35,33 +34,22 @@ _DENIED: Final = ("NOAUTH", "WRONGPASS", "NOPERM")
 
 
 @dataclass(frozen=True)
-class RedisServer(MessageServer):
+class RedisServer(UrlServer):
     """Where the server is; it travels to the tasks."""
 
-    user: str
-    """Who talks to it, for messages: ``RedisStreamSource`` or ``RedisStreamSink``."""
-    url: str = field(repr=False)
-
     login = "user, password and rights in the URL"
+    ports = MappingProxyType({"redis": 6379, "rediss": 6379, "unix": 0})
 
     def __post_init__(self) -> None:
-        parts = split_url(self.user, self.url)
-        if parts.scheme not in _SCHEMES:
-            raise PlanInvalid(
-                f"{self.user}: the URL does not begin with redis://, rediss:// or unix://; give "
-                f"one such as redis://localhost:6379/0"
-            )
-        taken = [name for name in parse_qs(parts.query) if name in _OURS]
+        super().__post_init__()
+        taken = [name for name in parse_qs(urlsplit(self.url).query) if name in _OURS]
         if taken:
             raise PlanInvalid(f"{self.user}: leave {taken[0]} out of the URL, it is set here")
 
     @property
     def address(self) -> str:
-        """Without user and password."""
         parts = urlsplit(self.url)
-        if parts.scheme == "unix":
-            return parts.path
-        return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+        return parts.path if parts.scheme == "unix" else super().address
 
     def client(self, whose: str) -> Any:
         """One that opens a connection with the first command, and tries nothing twice."""

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from headgate.connectors.kafka.serialization import KafkaRecordSerializationSchema
     from headgate.connectors.kafka.sink import KafkaSink
     from headgate.connectors.kafka.source import KafkaSource
+    from headgate.connectors.mqtt.sink import MqttSink
+    from headgate.connectors.mqtt.source import MqttMessage, MqttSource
     from headgate.connectors.nats.fetcher import NatsMessage
     from headgate.connectors.nats.sink import NatsSink
     from headgate.connectors.nats.source import NatsSource
@@ -79,6 +81,9 @@ __all__ = [
     "KafkaRecordSerializationSchema",
     "KafkaSink",
     "KafkaSource",
+    "MqttMessage",
+    "MqttSink",
+    "MqttSource",
     "NatsMessage",
     "NatsSink",
     "NatsSource",
@@ -111,6 +116,9 @@ __all__ = [
 _LAZY = {
     "StreamingInput": "headgate.connectors.streaming.source",
     "StreamingOutput": "headgate.connectors.streaming.sink",
+    "MqttMessage": "headgate.connectors.mqtt.source",
+    "MqttSource": "headgate.connectors.mqtt.source",
+    "MqttSink": "headgate.connectors.mqtt.sink",
     "NatsMessage": "headgate.connectors.nats.fetcher",
     "NatsSource": "headgate.connectors.nats.source",
     "NatsSink": "headgate.connectors.nats.sink",

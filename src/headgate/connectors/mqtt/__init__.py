@@ -1,0 +1,1 @@
+"""Topics of MQTT 5 brokers as sources and sinks."""
