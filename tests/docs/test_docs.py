@@ -165,6 +165,15 @@ def test_links_lead_somewhere() -> None:
     assert not broken
 
 
+def test_the_page_on_writing_a_connector_shows_code_that_is_there() -> None:
+    code = "".join(p.read_text() for p in (ROOT / "src/headgate/connectors/mqtt").glob("*.py"))
+    page = text_of("docs/connectors/how-to-write-a-connector.md")
+    blocks = re.findall(r"^```(?:python|text)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) > 4
+    for block in blocks:
+        assert block in code, block
+
+
 def test_make_targets_exist() -> None:
     known = set(re.findall(r"^([a-z]+):", text_of("Makefile"), flags=re.MULTILINE))
     named = {
