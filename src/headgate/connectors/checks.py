@@ -43,7 +43,7 @@ def one_of(*values: object) -> Check:
 
 def whole(least: int, most: int | None = None) -> Check:
     """A whole number within bounds."""
-    bounds = f"of {least} or more" if most is None else f"from {least} to {most}"
+    bounds = f"from {least} on" if most is None else f"from {least} to {most}"
     return Check(
         f"a whole number {bounds}",
         lambda value: type(value) is int and least <= value and (most is None or value <= most),
@@ -74,6 +74,10 @@ AMOUNT: Final = Check(
 )
 FLAG: Final = instance(bool, "True or False")
 TEXT: Final = Check("a text", lambda value: isinstance(value, str) and value != "")
+NAMES: Final = Check(
+    "a list of names of columns",
+    lambda names: not isinstance(names, str) and all(isinstance(name, str) for name in names),
+)
 GUARANTEE: Final = instance(DeliveryGuarantee, "one of DeliveryGuarantee")
 DESERIALIZER: Final = Check(
     "a DeserializationSchema, for instance SimpleStringSchema()",

@@ -532,7 +532,7 @@ def test_columns_are_taken_in_the_declared_order(path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"mode": "merge"}, "give 'append' or 'upsert'"),
+        ({"mode": "merge"}, "give one of append, upsert"),
         ({"mode": "upsert"}, r"needs keys=\[...\]"),
         ({"keys": ["n"]}, "mode='append' takes none"),
         ({"keys": "n", "mode": "upsert"}, "give a list of names"),

@@ -308,8 +308,8 @@ SERIALIZER = KafkaRecordSerializationSchema("topic", SimpleStringSchema())
         (lambda: KafkaSink("", SERIALIZER), "give host:port"),
         (lambda: KafkaSink("a:1", SimpleStringSchema()), "KafkaRecordSerializationSchema.builder"),
         (lambda: KafkaSink("a:1", SERIALIZER, guarantee=1), "give one of DeliveryGuarantee"),
-        (lambda: KafkaSink("a:1", SERIALIZER, progress_topic="a b"), "progress topic is 'a b'"),
-        (lambda: KafkaSink("a:1", SERIALIZER, max_pending_bytes=0), "give a number above 0"),
+        (lambda: KafkaSink("a:1", SERIALIZER, progress_topic="a b"), "progress_topic is 'a b'"),
+        (lambda: KafkaSink("a:1", SERIALIZER, max_pending_bytes=0), "give a whole number above 0"),
         (
             lambda: KafkaSink("a:1", SERIALIZER, properties={"transactional.id": "x"}),
             "is set by set_transactional_id_prefix",

@@ -335,7 +335,7 @@ def test_two_tasks_write_to_one_file(path: Path) -> None:
     [
         (("not callable", INSERT), {}, "give a function that returns a new connection"),
         ((sqlite3.connect, " "), {}, "give one in SQL"),
-        ((sqlite3.connect, INSERT), {"table": "a; DROP"}, "is no name of a table"),
+        ((sqlite3.connect, INSERT), {"table": "a; DROP"}, "table is 'a; DROP'; give a name"),
         ((sqlite3.connect, INSERT), {"batch_rows": 0}, "give a whole number above 0"),
     ],
 )

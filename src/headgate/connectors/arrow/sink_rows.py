@@ -6,13 +6,21 @@ task starts, with the column at fault.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from headgate.api.types.types import RowTypeInfo, TypeInformation
 from headgate.base.errors import PlanInvalid, TableUnfit
 from headgate.connectors.arrow.types import arrow_schema, schema_misfit
+from headgate.connectors.checks import COUNT, NAMES, check_settings, one_of
+
+CHECKS: Final = {
+    "mode": one_of("append", "upsert"),
+    "keys": NAMES,
+    "partition_by": NAMES,
+    "commit_timeout_ms": COUNT,
+}
 
 
 @dataclass(frozen=True)
@@ -32,22 +40,13 @@ class SinkRows:
 
     def __post_init__(self) -> None:
         user = self.user
-        if self.mode not in ("append", "upsert"):
-            raise PlanInvalid(f"{user}: the mode is {self.mode!r}; give 'append' or 'upsert'")
-        for what in ("keys", "partition_by"):
-            names = getattr(self, what)
-            if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-                raise PlanInvalid(f"{user}: {what} is {names!r}; give a list of names of columns")
-            object.__setattr__(self, what, tuple(names))
+        check_settings(self, CHECKS, user)
+        object.__setattr__(self, "keys", tuple(self.keys))
+        object.__setattr__(self, "partition_by", tuple(self.partition_by))
         if (self.mode == "upsert") != bool(self.keys):
             raise PlanInvalid(
                 f"{user}: mode='upsert' needs keys=[...], the columns that tell rows apart, and "
                 f"mode='append' takes none"
-            )
-        if type(self.commit_timeout_ms) is not int or self.commit_timeout_ms < 1:
-            raise PlanInvalid(
-                f"{user}: commit_timeout_ms is {self.commit_timeout_ms!r}; give a whole number "
-                f"above 0"
             )
         if self.schema is None:
             return

@@ -14,10 +14,11 @@ from typing import Final
 import pyarrow as pa
 
 from headgate.api.types.types import TypeInformation
-from headgate.base.errors import PlanInvalid, TableUnfit
+from headgate.base.errors import TableUnfit
 from headgate.connectors.arrow.sink_rows import SinkRows
 from headgate.connectors.arrow.staged_rows import DELETED, StagedRowsWriter
 from headgate.connectors.arrow.table_commits import COMMIT_TIMEOUT_MS, StagedLotCommitter
+from headgate.connectors.checks import check_settings, one_of
 from headgate.connectors.delta.commits import DeltaTarget
 from headgate.connectors.delta.data_files import (
     DeltaDataFile,
@@ -74,12 +75,8 @@ class DeltaSink(TwoPhaseCommittingSink):
         self.rows = SinkRows(
             "DeltaSink", mode, keys, schema, create, partition_by, commit_timeout_ms
         )
-        if compression not in COMPRESSIONS:
-            raise PlanInvalid(
-                f"DeltaSink: the compression is {compression!r}; "
-                f"give one of {', '.join(COMPRESSIONS)}"
-            )
         self.compression = compression
+        check_settings(self, {"compression": one_of(*COMPRESSIONS)})
 
     @property
     def default_name(self) -> str:

@@ -25,6 +25,7 @@ from headgate.connectors.arrow.batch_reader import (
     without_rows,
 )
 from headgate.connectors.arrow.table_commits import words
+from headgate.connectors.checks import COUNT, check_settings, optional, whole
 from headgate.connectors.delta.data_files import Partition, partition_text
 from headgate.connectors.delta.folder import DeltaFolder, log_name, table_uri
 from headgate.connectors.delta.table import OpenTable, TableAddress, table_id, table_schema
@@ -95,12 +96,6 @@ class DeltaSource(Source):
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
         self.address = TableAddress(table_uri(path), "DeltaSource", storage_options)
-        if version is not None and (type(version) is not int or version < 0):
-            raise PlanInvalid(f"DeltaSource: version is {version!r}; give a whole number from 0 on")
-        if type(discover_ms) is not int or discover_ms < 1:
-            raise PlanInvalid(
-                f"DeltaSource: discover_ms is {discover_ms!r}; give a whole number above 0"
-            )
         if only_new and not follow:
             raise PlanInvalid("DeltaSource: only_new=True reads nothing without follow=True")
         self.version = version
@@ -109,6 +104,7 @@ class DeltaSource(Source):
         self.only_new = bool(only_new)
         self.skip_changes = bool(skip_changes)
         self.discover_ms = discover_ms
+        check_settings(self, {"version": optional(whole(0)), "discover_ms": COUNT})
         self._schemas: dict[int, pa.Schema] = {}
 
     @property

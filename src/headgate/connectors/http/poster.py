@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from headgate.base.errors import ConnectorError, HttpRejected, PlanInvalid, ServerUnready
+from headgate.connectors.checks import AMOUNT, check_settings
 from headgate.connectors.libraries import library
 from headgate.connectors.paths import split_url
 from headgate.connectors.retries import LOOK_S, backoff_s, shut_down
@@ -44,9 +45,7 @@ class HttpLimits:
     """What may wait in a task for its checkpoint, with ``EXACTLY_ONCE``."""
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-                raise PlanInvalid(f"HttpLimits: {name} is {value!r}; give a number above 0")
+        check_settings(self, dict.fromkeys(vars(self), AMOUNT))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
+from headgate.connectors.checks import AMOUNT, GUARANTEE, SERIALIZER, Check, check_settings, one_of
 from headgate.connectors.formats.schemas import SerializationSchema, bytes_maker
 from headgate.connectors.http.poster import HttpEndpoint, HttpLimits, Poster
 from headgate.connectors.http.posting_writer import PostingWriter
@@ -26,11 +27,19 @@ from headgate.functions.sink import (
     TwoPhaseCommittingSink,
 )
 
-METHODS: Final = ("POST", "PUT", "PATCH")
 BODIES: Final = {
     "lines": ("application/x-ndjson", lambda parts: b"\n".join(parts) + b"\n"),
     "array": ("application/json", lambda parts: b"[" + b",".join(parts) + b"]"),
     "joined": ("application/octet-stream", b"".join),
+}
+CHECKS: Final = {
+    "method": one_of("POST", "PUT", "PATCH"),
+    "body": Check(
+        f"one of {', '.join(BODIES)}, or a function",
+        lambda body: callable(body) or body in BODIES,
+    ),
+    "schema": SERIALIZER,
+    "guarantee": GUARANTEE,
 }
 
 
@@ -44,9 +53,7 @@ class HttpBatching:
     """A batch that is not full is sent so long after its first record, at least once."""
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-                raise PlanInvalid(f"HttpBatching: {name} is {value!r}; give a number above 0")
+        check_settings(self, dict.fromkeys(vars(self), AMOUNT))
 
 
 class HttpSink(TwoPhaseCommittingSink):
@@ -77,21 +84,11 @@ class HttpSink(TwoPhaseCommittingSink):
         limits: HttpLimits | None = None,
         guarantee: DeliveryGuarantee = DeliveryGuarantee.AT_LEAST_ONCE,
     ) -> None:
-        if method not in METHODS:
-            raise PlanInvalid(f"HttpSink: method is {method!r}; give one of {', '.join(METHODS)}")
-        if not callable(body) and body not in BODIES:
-            raise PlanInvalid(
-                f"HttpSink: body is {body!r}; give one of {', '.join(BODIES)}, or a function"
-            )
-        if not callable(getattr(schema, "serialize", schema)):
-            raise PlanInvalid(
-                f"HttpSink was given the schema {schema!r}; give a SerializationSchema, for "
-                f"instance SimpleStringSchema(), or a function that returns bytes"
-            )
-        if not isinstance(guarantee, DeliveryGuarantee):
-            raise PlanInvalid(
-                f"HttpSink was given the guarantee {guarantee!r}; give one of DeliveryGuarantee"
-            )
+        self.method = method
+        self.schema = schema
+        self.body = body
+        self.guarantee = guarantee
+        check_settings(self, CHECKS)
         lines: Mapping[str, object] = headers or {}
         for name, value in lines.items():
             if not isinstance(value, str) or set(f"{name}{value}") & set("\r\n"):
@@ -100,11 +97,8 @@ class HttpSink(TwoPhaseCommittingSink):
         named = {name.lower() for name in headers or ()}
         given = {} if "content-type" in named else {"Content-Type": kind}
         self.endpoint = HttpEndpoint(url, method, {**given, **(headers or {})})
-        self.schema = schema
-        self.body = body
         self.batching = batching or HttpBatching()
         self.limits = limits or HttpLimits()
-        self.guarantee = guarantee
 
     @property
     def default_name(self) -> str:

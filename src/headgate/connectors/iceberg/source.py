@@ -18,6 +18,7 @@ from headgate.connectors.arrow.batch_reader import (
     without_rows,
 )
 from headgate.connectors.arrow.table_commits import words
+from headgate.connectors.checks import COUNT, check_settings
 from headgate.connectors.iceberg.catalog import (
     CatalogSettings,
     IcebergAddress,
@@ -89,10 +90,6 @@ class IcebergSource(Source):
         discover_ms: int = DISCOVER_MS,
     ) -> None:
         self.address = IcebergAddress(table, catalog, "IcebergSource")
-        if type(discover_ms) is not int or discover_ms < 1:
-            raise PlanInvalid(
-                f"IcebergSource: discover_ms is {discover_ms!r}; give a whole number above 0"
-            )
         if only_new and not follow:
             raise PlanInvalid("IcebergSource: only_new=True reads nothing without follow=True")
         self.snapshot = snapshot
@@ -101,6 +98,7 @@ class IcebergSource(Source):
         self.only_new = bool(only_new)
         self.skip_changes = bool(skip_changes)
         self.discover_ms = discover_ms
+        check_settings(self, {"discover_ms": COUNT})
         self._table: OpenTable | None = None
         """In a task, as it was last loaded."""
 

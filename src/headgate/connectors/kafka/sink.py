@@ -13,6 +13,7 @@ from contextlib import ExitStack, closing
 from typing import Any, Final
 
 from headgate.base.errors import PlanInvalid
+from headgate.connectors.checks import COUNT, GUARANTEE, check_settings, instance, matching
 from headgate.connectors.kafka.client import KafkaCluster
 from headgate.connectors.kafka.producer import MESSAGE_BYTES, MESSAGE_KEY, SinkProducer
 from headgate.connectors.kafka.progress import ProgressTopic, progress_record
@@ -38,6 +39,17 @@ PROGRESS_TOPIC: Final = "headgate-progress"
 _RESERVED: Final = {
     "transactional.id": "set_transactional_id_prefix",
     "bootstrap.servers": "set_bootstrap_servers",
+}
+_NAME: Final = matching(r"[\w.-]{1,100}", "up to 100 letters, digits, . _ or -")
+CHECKS: Final = {
+    "serializer": instance(
+        KafkaRecordSerializationSchema,
+        "a record serializer, made with KafkaRecordSerializationSchema.builder()",
+    ),
+    "guarantee": GUARANTEE,
+    "transactional_id_prefix": _NAME,
+    "progress_topic": _NAME,
+    "max_pending_bytes": COUNT,
 }
 
 
@@ -74,27 +86,6 @@ class KafkaSink(TwoPhaseCommittingSink):
         max_pending_bytes: int = PENDING_BYTES,
         properties: Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(serializer, KafkaRecordSerializationSchema):
-            raise PlanInvalid(
-                f"KafkaSink was given the record serializer {serializer!r}; make one with "
-                f"KafkaRecordSerializationSchema.builder()"
-            )
-        if not isinstance(guarantee, DeliveryGuarantee):
-            raise PlanInvalid(
-                f"KafkaSink was given the guarantee {guarantee!r}; give one of DeliveryGuarantee"
-            )
-        for name, value in (
-            ("the transactional id prefix", transactional_id_prefix),
-            ("the progress topic", progress_topic),
-        ):
-            if not re.fullmatch(r"[\w.-]{1,100}", str(value), re.ASCII):
-                raise PlanInvalid(
-                    f"KafkaSink: {name} is {value!r}; give up to 100 letters, digits, . _ or -"
-                )
-        if type(max_pending_bytes) is not int or max_pending_bytes < 1:
-            raise PlanInvalid(
-                f"KafkaSink: max_pending_bytes is {max_pending_bytes!r}; give a number above 0"
-            )
         for key in properties or ():
             if key in _RESERVED:
                 raise PlanInvalid(f"KafkaSink: {key} is set by {_RESERVED[key]}, not as a property")
@@ -104,6 +95,7 @@ class KafkaSink(TwoPhaseCommittingSink):
         self.transactional_id_prefix = transactional_id_prefix
         self.progress_topic = progress_topic
         self.max_pending_bytes = max_pending_bytes
+        check_settings(self, CHECKS)
 
     @staticmethod
     def builder() -> "KafkaSinkBuilder":

@@ -15,6 +15,7 @@ from typing import Final
 
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
+from headgate.connectors.checks import COUNT, GUARANTEE, SERIALIZER, check_settings
 from headgate.connectors.formats.schemas import SerializationSchema, bytes_maker
 from headgate.connectors.nats.client import NatsServers
 from headgate.connectors.nats.publisher import StreamPublisher
@@ -40,6 +41,14 @@ from headgate.functions.sink import (
 IN_FLIGHT: Final = 512
 HEADER_BYTES: Final = 256
 """Of each message, for its id and the name of the stream."""
+
+
+CHECKS: Final = {
+    "schema": SERIALIZER,
+    "guarantee": GUARANTEE,
+    "max_in_flight": COUNT,
+    "max_pending_bytes": COUNT,
+}
 
 
 class NatsSink(TwoPhaseCommittingSink):
@@ -74,27 +83,13 @@ class NatsSink(TwoPhaseCommittingSink):
                 "NatsSink: the subject is a function, so the stream cannot be found by it; name "
                 "it with stream="
             )
-        if not callable(getattr(schema, "serialize", schema)):
-            raise PlanInvalid(
-                f"NatsSink was given the schema {schema!r}; give a SerializationSchema, for "
-                f"instance SimpleStringSchema(), or a function that returns bytes"
-            )
-        if not isinstance(guarantee, DeliveryGuarantee):
-            raise PlanInvalid(
-                f"NatsSink was given the guarantee {guarantee!r}; give one of DeliveryGuarantee"
-            )
-        for name, value in (
-            ("max_in_flight", max_in_flight),
-            ("max_pending_bytes", max_pending_bytes),
-        ):
-            if type(value) is not int or value < 1:
-                raise PlanInvalid(f"NatsSink: {name} is {value!r}; give a number above 0")
         self.subject = subject
         self.schema = schema
         self.stream = stream
         self.guarantee = guarantee
         self.max_in_flight = max_in_flight
         self.max_pending_bytes = max_pending_bytes
+        check_settings(self, CHECKS)
 
     @property
     def default_name(self) -> str:

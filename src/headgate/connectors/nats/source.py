@@ -11,8 +11,16 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
 
-from headgate.base.errors import PlanInvalid
 from headgate.connectors.background import MessageSource, QueueReader
+from headgate.connectors.checks import (
+    COUNT,
+    DESERIALIZER,
+    Check,
+    check_settings,
+    matching,
+    one_of,
+    optional,
+)
 from headgate.connectors.formats.schemas import DeserializationSchema
 from headgate.connectors.libraries import library
 from headgate.connectors.nats.client import NatsServers, stream_of
@@ -26,8 +34,19 @@ from headgate.connectors.nats.fetcher import (
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Position
 
-PURGED: Final = ("fail", "continue")
-STARTS: Final = ("all", "new", "last")
+CHECKS: Final = {
+    "stream": matching("[^ .*>]+", "its name, without spaces, dots, * and >"),
+    "schema": optional(DESERIALIZER),
+    "on_purged": one_of("fail", "continue"),
+    "start": Check(
+        "'all', 'new', 'last', a sequence from 1 on, or a datetime with a time zone",
+        lambda start: (
+            start in ("all", "new", "last")
+            or COUNT.is_right(start)
+            or (isinstance(start, datetime) and start.tzinfo is not None)
+        ),
+    ),
+}
 
 
 class NatsSplit(NamedTuple):
@@ -65,22 +84,13 @@ class NatsSource(MessageSource):
         credentials: str | None = None,
     ) -> None:
         self.servers = NatsServers.given("NatsSource", servers, credentials)
-        named: object = stream
-        if not isinstance(named, str) or not named or set(named) & set(" .*>"):
-            raise PlanInvalid(f"NatsSource was given the stream {stream!r}; give its name")
-        if schema is not None and not callable(getattr(schema, "deserialize", None)):
-            raise PlanInvalid(
-                f"NatsSource was given the schema {schema!r}; give a DeserializationSchema, for "
-                f"instance SimpleStringSchema()"
-            )
-        if on_purged not in PURGED:
-            raise PlanInvalid(f"NatsSource: on_purged is {on_purged!r}; give 'fail' or 'continue'")
         self.stream = stream
         self.subjects = (subjects,) if isinstance(subjects, str) else tuple(subjects)
         self.schema = schema
-        self.start = _check_start(start)
+        self.start = start
         self.is_bounded = bounded
         self.on_purged = on_purged
+        check_settings(self, CHECKS)
 
     @property
     def default_name(self) -> str:
@@ -133,16 +143,3 @@ class NatsSource(MessageSource):
         if start == "last" and last >= first and info.state.messages:
             return int(last) - 1
         return int(first) - 1 if start == "all" else int(last)
-
-
-def _check_start(start: object) -> "str | int | datetime":
-    if isinstance(start, str) and start in STARTS:
-        return start
-    if type(start) is int and start > 0:
-        return start
-    if isinstance(start, datetime) and start.tzinfo is not None:
-        return start
-    raise PlanInvalid(
-        f"NatsSource: start is {start!r}; give 'all', 'new', 'last', a sequence from 1 on, or a "
-        f"datetime with a time zone"
-    )

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from headgate.base.errors import PlanInvalid
+from headgate.connectors.checks import COUNT, check_settings, one_of
 from headgate.connectors.postgres.client import (
     Limits,
     SinkDatabase,
@@ -26,10 +27,16 @@ from headgate.connectors.staged import PENDING_BYTES, Staged, StagingWriter, who
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 
-MODES: Final = ("upsert", "insert", "prepare")
 BATCH_ROWS: Final = 10_000
 """Rows that go to the server with one COPY."""
 TIME_LIMITS: Final = Limits()
+CHECKS: Final = {
+    "mode": one_of("upsert", "insert", "prepare"),
+    "batch_rows": COUNT,
+    "max_pending_bytes": COUNT,
+    "statement_timeout_ms": COUNT,
+    "lock_timeout_ms": COUNT,
+}
 
 
 class PostgresSink(TwoPhaseCommittingSink):
@@ -63,8 +70,11 @@ class PostgresSink(TwoPhaseCommittingSink):
     ) -> None:
         self.dsn = check_dsn(dsn, "PostgresSink")
         self.mode = mode or ("upsert" if keys else "insert")
-        if self.mode not in MODES:
-            raise PlanInvalid(f"PostgresSink: mode is {mode!r}; give one of {', '.join(MODES)}")
+        self.batch_rows = batch_rows
+        self.max_pending_bytes = max_pending_bytes
+        self.statement_timeout_ms = statement_timeout_ms
+        self.lock_timeout_ms = lock_timeout_ms
+        check_settings(self, CHECKS)
         if (self.mode == "upsert") != bool(keys):
             raise PlanInvalid(
                 f"PostgresSink: mode {self.mode!r} {'needs' if not keys else 'takes no'} keys; "
@@ -72,19 +82,9 @@ class PostgresSink(TwoPhaseCommittingSink):
             )
         quoted_table(table)
         quoted_table(commit_log)
-        for key, value in (
-            ("batch_rows", batch_rows),
-            ("max_pending_bytes", max_pending_bytes),
-            ("statement_timeout_ms", statement_timeout_ms),
-            ("lock_timeout_ms", lock_timeout_ms),
-        ):
-            if type(value) is not int or value < 1:
-                raise PlanInvalid(f"PostgresSink: {key} is {value!r}; give a whole number above 0")
         self.table = table
         self.columns = None if columns is None else tuple(columns)
         self.keys = tuple(keys or ())
-        self.batch_rows = batch_rows
-        self.max_pending_bytes = max_pending_bytes
         self.limits = Limits(statement_timeout_ms, lock_timeout_ms)
         self.commit_log = commit_log
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from headgate.base.elements import Record
-from headgate.base.errors import PlanInvalid
 from headgate.connectors.formats.schemas import DeserializationSchema, SerializationSchema
 
 
@@ -102,11 +101,6 @@ def field_maker(
     if schema is None:
         return _pairs
     serialize: Any = getattr(schema, "serialize", schema)
-    if not callable(serialize):
-        raise PlanInvalid(
-            f"RedisStreamSink was given the schema {schema!r}; give a SerializationSchema, for "
-            f"instance SimpleStringSchema(), or a function that returns bytes"
-        )
 
     def make(record: Record) -> tuple[Any, ...]:
         value = serialize(record)

@@ -14,6 +14,15 @@ from typing import Any, Final
 
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
+from headgate.connectors.checks import (
+    COUNT,
+    GUARANTEE,
+    SERIALIZER,
+    TEXT,
+    Check,
+    check_settings,
+    optional,
+)
 from headgate.connectors.formats.schemas import SerializationSchema
 from headgate.connectors.redis.client import RedisServer
 from headgate.connectors.redis.entries import field_maker
@@ -57,6 +66,16 @@ return 1
 of the stream, then for each entry how many values it has, and these."""
 
 
+CHECKS: Final = {
+    "stream": Check("its key", TEXT.is_right),
+    "schema": optional(SERIALIZER),
+    "guarantee": GUARANTEE,
+    "max_len": optional(COUNT),
+    "max_pending_bytes": COUNT,
+    "progress_days": COUNT,
+}
+
+
 class RedisStreamSink(TwoPhaseCommittingSink):
     """Records as entries of a stream.
 
@@ -82,22 +101,6 @@ class RedisStreamSink(TwoPhaseCommittingSink):
         max_pending_bytes: int = PENDING_BYTES,
         progress_days: int = PROGRESS_DAYS,
     ) -> None:
-        key: object = stream
-        if not isinstance(key, str) or not key:
-            raise PlanInvalid(f"RedisStreamSink was given the stream {stream!r}; give its key")
-        if not isinstance(guarantee, DeliveryGuarantee):
-            raise PlanInvalid(
-                f"RedisStreamSink was given the guarantee {guarantee!r}; give one of "
-                f"DeliveryGuarantee"
-            )
-        for name, value in (
-            ("max_len", 1 if max_len is None else max_len),
-            ("max_pending_bytes", max_pending_bytes),
-            ("progress_days", progress_days),
-        ):
-            if type(value) is not int or value < 1:
-                raise PlanInvalid(f"RedisStreamSink: {name} is {value!r}; give a number above 0")
-        field_maker(schema, field)
         self.server = RedisServer("RedisStreamSink", url)
         self.stream = stream
         self.schema = schema
@@ -106,6 +109,7 @@ class RedisStreamSink(TwoPhaseCommittingSink):
         self.max_len = max_len
         self.max_pending_bytes = max_pending_bytes
         self.progress_days = progress_days
+        check_settings(self, CHECKS)
 
     @property
     def default_name(self) -> str:

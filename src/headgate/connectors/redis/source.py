@@ -19,6 +19,7 @@ from headgate.connectors.background import (
     ReadQueue,
     check_lost,
 )
+from headgate.connectors.checks import DESERIALIZER, TEXT, Check, check_settings, one_of, optional
 from headgate.connectors.formats.schemas import DeserializationSchema
 from headgate.connectors.redis.client import RedisServer
 from headgate.connectors.redis.entries import BEGINNING, EntryId, StreamFacts, entry_reader
@@ -30,7 +31,14 @@ BLOCK_MS: Final = 200
 """For so long the server lets a reader wait for new entries; closing takes as long at most."""
 LOOK_S: Final = 1.0
 """Between two looks at a stream in which nothing is new, or that a task is too slow for."""
-TRIMMED: Final = ("fail", "continue")
+CHECKS: Final = {
+    "streams": Check(
+        "the key of a stream, or a list of keys",
+        lambda keys: bool(keys) and all(map(TEXT.is_right, keys)),
+    ),
+    "schema": optional(DESERIALIZER),
+    "on_trimmed": one_of("fail", "continue"),
+}
 
 
 class StreamPlace(NamedTuple):
@@ -81,28 +89,15 @@ class RedisStreamSource(MessageSource):
     ) -> None:
         self.server = RedisServer("RedisStreamSource", url)
         self.streams = (streams,) if isinstance(streams, str) else tuple(streams)
-        if not self.streams or not all(map(_is_key, self.streams)):
-            raise PlanInvalid(
-                f"RedisStreamSource was given the streams {streams!r}; give the key of a stream, "
-                f"or a list of keys"
-            )
         if len(set(self.streams)) < len(self.streams):
             raise PlanInvalid("RedisStreamSource was given a stream twice")
-        if schema is not None and not callable(getattr(schema, "deserialize", None)):
-            raise PlanInvalid(
-                f"RedisStreamSource was given the schema {schema!r}; give a DeserializationSchema, "
-                f"for instance SimpleStringSchema()"
-            )
-        if on_trimmed not in TRIMMED:
-            raise PlanInvalid(
-                f"RedisStreamSource: on_trimmed is {on_trimmed!r}; give 'fail' or 'continue'"
-            )
         self.start = None if start == "$" else _id(start)
         self.schema = schema
         self.field = field
         self.text = text
         self.is_bounded = bounded
         self.on_trimmed = on_trimmed
+        check_settings(self, CHECKS)
 
     @property
     def default_name(self) -> str:
@@ -266,10 +261,6 @@ def _asking(client: Any, stream: str) -> Any:
             return _facts(error)
 
     return ask
-
-
-def _is_key(key: object) -> bool:
-    return isinstance(key, str) and key != ""
 
 
 def _id(start: object) -> EntryId:

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from headgate.api.row import GONE, Row, values_of
 from headgate.base.elements import Record
-from headgate.base.errors import ConnectorError, PlanInvalid
+from headgate.base.errors import ConnectorError
+from headgate.connectors.checks import COUNT, Check, check_settings
 from headgate.connectors.paths import AnyPath, local_path
 from headgate.connectors.sql.commits import (
     TIMEOUT_MS,
@@ -41,6 +42,16 @@ BATCH_ROWS: Final = 1000
 """Rows that go to the database with one call."""
 SQLITE_WAIT_S: Final = 60.0
 """SQLite lets one task write at a time; the others wait for their turn."""
+
+
+CHECKS: Final = {
+    "connect": Check("a function that returns a new connection", callable),
+    "statement": Check("one in SQL", lambda statement: bool(str(statement).strip())),
+    "table": Check("a name of letters and digits", is_name),
+    "batch_rows": COUNT,
+    "max_pending_bytes": COUNT,
+    "commit_timeout_ms": COUNT,
+}
 
 
 class DbApiSink(TwoPhaseCommittingSink):
@@ -72,22 +83,6 @@ class DbApiSink(TwoPhaseCommittingSink):
         max_pending_bytes: int = PENDING_BYTES,
         commit_timeout_ms: int = TIMEOUT_MS,
     ) -> None:
-        name = type(self).__name__
-        if not callable(connect):
-            raise PlanInvalid(
-                f"{name} was given {connect!r}; give a function that returns a new connection"
-            )
-        if not str(statement).strip():
-            raise PlanInvalid(f"{name}: the statement is {statement!r}; give one in SQL")
-        if not is_name(table):
-            raise PlanInvalid(f"{name}: {table!r} is no name of a table; give letters and digits")
-        for key, value in (
-            ("batch_rows", batch_rows),
-            ("max_pending_bytes", max_pending_bytes),
-            ("commit_timeout_ms", commit_timeout_ms),
-        ):
-            if type(value) is not int or value < 1:
-                raise PlanInvalid(f"{name}: {key} is {value!r}; give a whole number above 0")
         self.connect = connect
         self.statement = statement
         self.parameters = parameters
@@ -96,6 +91,7 @@ class DbApiSink(TwoPhaseCommittingSink):
         self.batch_rows = batch_rows
         self.max_pending_bytes = max_pending_bytes
         self.commit_timeout_ms = commit_timeout_ms
+        check_settings(self, CHECKS)
 
     @property
     def default_name(self) -> str:
