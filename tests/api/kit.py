@@ -90,7 +90,7 @@ class OneTaskRuntime:
         self, dataframe: object, order_by: Sequence[str], partition_by: Sequence[str]
     ) -> Source:
         assert isinstance(dataframe, list)
-        return ListSource(dataframe)
+        return ListOfRows(dataframe)
 
     def function_source(self, function: SourceFunction[Record]) -> Source:
         gathered = Gathered()
@@ -170,6 +170,12 @@ class ListSource(Source):
 
     def open(self, split: object, position: object, context: OperatorContext) -> SplitReader:
         return ListReader([split])
+
+
+class ListOfRows(ListSource):
+    """In place of a DataFrame."""
+
+    as_batches = False
 
 
 class ListReader(SplitReader):

@@ -226,7 +226,7 @@ class DataStream(OperatorSettings, Generic[T]):
 
     def union(self, *streams: "DataStream[V]") -> "DataStream[T | V]":
         """The records of all these streams, in no given order between them."""
-        origins, output_type = list(self._origins), self._type
+        origins, output_type = list(self._read()), self._type
         for stream in streams:
             self._check_neighbour(stream, "union")
             types = (self._type, stream._type)
@@ -235,7 +235,7 @@ class DataStream(OperatorSettings, Generic[T]):
                     f"union() of a stream of {types[0]!r} and one of {types[1]!r}; "
                     f"map one of them to the type of the other, or use connect()"
                 )
-            origins += stream._origins
+            origins += stream._read()
             output_type = None if stream._type is None else output_type
         return DataStream(self._draft, origins, output_type)
 
@@ -302,8 +302,9 @@ class DataStream(OperatorSettings, Generic[T]):
             raise PlanInvalid(
                 f"split() was given {selector!r}; give a callable that returns a list of names"
             )
-        origin = self._origins[0]
-        if len(self._origins) > 1 or not origin.is_plain or origin.transformation.selectors:
+        origins = self._read()
+        origin = origins[0]
+        if len(origins) > 1 or not origin.is_plain or origin.transformation.selectors:
             # Names belong to an operator; this one is only there to own them.
             factory = partial(MapOperator, same)
             stream = self._transform("Split", factory, "map function", same, self._type)
@@ -494,7 +495,7 @@ class DataStream(OperatorSettings, Generic[T]):
             "DataFrame",
             NodeKind.SINK,
             fixed(partial(SinkOperator, sink)),
-            (self._origins,),
+            (self._read(),),
             (("sink", sink),),
         )
         transformation.parallelism = self._origins[0].transformation.parallelism
@@ -581,7 +582,7 @@ class DataStream(OperatorSettings, Generic[T]):
     ) -> "DataStream":
         """The output of a new operator that reads this stream and perhaps others."""
         output_type = check_type(output_type, name)
-        inputs = (self._origins, *(stream._origins for stream in others))
+        inputs = (self._read(), *(stream._read() for stream in others))
         functions = ((role, function),)
         transformation = self._draft.add(name, NodeKind.OPERATOR, translate, inputs, functions)
         transformation.output_type = output_type
@@ -589,11 +590,15 @@ class DataStream(OperatorSettings, Generic[T]):
 
     def _end(self, name: str, factory: Factory, role: str, function: object) -> Transformation:
         return self._draft.add(
-            name, NodeKind.SINK, fixed(factory), (self._origins,), ((role, function),)
+            name, NodeKind.SINK, fixed(factory), (self._read(),), ((role, function),)
         )
 
+    def _read(self) -> tuple[Origin, ...]:
+        """What an operator reads that takes records of this stream."""
+        return self._origins
+
     def _shipped(self, ship: ShipStrategy) -> "DataStream[T]":
-        origins = [origin.shipped(ship) for origin in self._origins]
+        origins = [origin.shipped(ship) for origin in self._read()]
         return DataStream(self._draft, origins, self._type)
 
     def _transformation(self, caller: str) -> Transformation:

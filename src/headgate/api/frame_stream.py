@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, overload
 
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Origin, Transformation
+from headgate.api.draft import Origin
 from headgate.api.row import Row
 from headgate.api.runtime import runtime
 from headgate.base.errors import PlanInvalid
@@ -30,25 +30,19 @@ class FrameStream(DataStream[Row]):
 
     def __init__(self, stream: DataStream, source: Any) -> None:
         """``source`` has ``dataframe`` and ``as_batches``."""
+        super().__init__(stream._draft, stream._origins, stream._type)
         self._source = source
         self._is_read = False
-        self._plain = stream._origins
-        super().__init__(stream._draft, stream._origins, stream._type)
 
-    @property
-    def _origins(self) -> tuple[Origin, ...]:
-        """For what takes records from here."""
-        if getattr(self._source, "as_batches", False):
+    def _read(self) -> tuple[Origin, ...]:
+        """Decide that the DataFrame is read as records; raises PlanInvalid if it is not."""
+        if self._source.as_batches:
             raise PlanInvalid(
                 "the DataFrame is read as columns already, so that this stream has no records; "
                 "take them from the columns with to_records()"
             )
         self._is_read = True
-        return self._plain
-
-    @_origins.setter
-    def _origins(self, origins: tuple[Origin, ...]) -> None:
-        self._plain = origins
+        return self._origins
 
     def columns(self, schema: object = None) -> "ColumnStream":
         """The rows as Arrow batches, for operators that work on whole columns."""
@@ -58,7 +52,7 @@ class FrameStream(DataStream[Row]):
                 "from these with to_records(), or call from_dataframe() once more"
             )
         self._source.as_batches = True
-        stream = DataStream(self._draft, self._plain)
+        stream = DataStream(self._draft, self._origins)
         known = self._source.dataframe.schema if schema is None else schema
         return stream.columns(runtime().arrow_schema(known, "from_dataframe"))
 
@@ -137,9 +131,3 @@ class FrameStream(DataStream[Row]):
         except PlanInvalid:
             self._source.as_batches = before
             raise
-
-    def _repr_svg_(self) -> str | None:
-        return DataStream(self._draft, self._plain)._repr_svg_()
-
-    def _transformation(self, caller: str) -> Transformation:
-        return DataStream(self._draft, self._plain)._transformation(caller)
