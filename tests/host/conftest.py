@@ -22,11 +22,11 @@ def close_spark_ports() -> None:
     They also leave DataFrames that live, and with them a thread that looks after their jobs.
     """
     frames = sys.modules.get("headgate.spark.dataframe.lazy_jobs")
-    if frames is not None and frames.lazy_jobs._thread is not None:
+    if frames is not None and frames.lazy_jobs._watched:
         jobs, frames.lazy_jobs._jobs = frames.lazy_jobs._jobs, []
         for lazy in jobs:
             lazy.job.close()
-        eventually(lambda: frames.lazy_jobs._thread is None, "the end of lazy jobs", 30)
+        eventually(lambda: not frames.lazy_jobs._watched, "the end of lazy jobs", 30)
     driver = sys.modules.get("headgate.spark.driver_services")
     if driver is not None:
         driver.close_driver_services()

@@ -67,12 +67,19 @@ class ConnectOperation:
 
 
 _operations: Final[dict[str, ConnectOperation]] = {}
+operations_ended: Final[list[Callable[[str], None]]] = []
+"""Called with the id of each operation that a client of this process waits for no more."""
 
 
 def running_operations(client: Any) -> dict[str, int]:
     """The ids of those that a client waits for, with the number of tasks that were seen to run."""
     own = {name: found for name, found in list(_operations.items()) if found.client is client}
     return {name: int(getattr(found.progress, "_running", 0)) for name, found in own.items()}
+
+
+def running_queries() -> set[str]:
+    """The ids of those that any client of this process waits for."""
+    return set(_operations)
 
 
 def is_running(operation: str) -> bool:
@@ -131,7 +138,7 @@ def _noted_call(usual: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return usual(self, req, *rest, **named)
         finally:
-            _operations.pop(req.operation_id, None)
+            _note_end(req.operation_id)
 
     return execute
 
@@ -143,9 +150,15 @@ def _noted_iterator(usual: Callable[..., Iterator[Any]]) -> Callable[..., Iterat
         try:
             yield from usual(self, req, *rest, **named)
         finally:
-            _operations.pop(req.operation_id, None)
+            _note_end(req.operation_id)
 
     return execute
+
+
+def _note_end(operation: str) -> None:
+    _operations.pop(operation, None)
+    for call in operations_ended:
+        call(operation)
 
 
 def _ended_by_close(usual: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
 TAGS: Final = "spark.job.tags"
 """The local property with the tags of a Spark job, among them the one that Connect adds."""
+QUERY: Final = "spark.sql.execution.id"
+"""The local property with the number of the query that a stage is a part of."""
+_QUERY: Final = "@"
+_OPERATION: Final = ":"
+_PROCESS: Final = "#"
+"""What stands in the name of a stage before its query, operation of Connect, and process."""
 GRACE_S: Final = 2.0
 """A failed run waits so long for Spark to end this task: then Spark's log stays short."""
 
@@ -20,13 +26,37 @@ GRACE_S: Final = 2.0
 def spark_place(contact: PublicContact) -> tuple[int, str]:
     """The slot and the stage of the Spark task that runs here, which logs from now on.
 
-    With Spark Connect the stage's name has the operation behind it, by which it can be ended.
+    With Spark Connect the stage's name has the operation after it, by which it can be ended; else
+    the query that it is a part of, if any.
     """
     context = spark_task()
     set_up_worker_logs(contact.contact.logs)  # Spark's workers have no handler
-    operation = operation_of(context.getLocalProperty(TAGS))
-    stage = f"{context.stageId()}:{operation}" if operation else str(context.stageId())
-    return context.partitionId(), stage
+    stage = str(context.stageId())
+    if operation := operation_of(context.getLocalProperty(TAGS)):
+        stage = f"{stage}{_OPERATION}{operation}"
+    query = context.getLocalProperty(QUERY)
+    return context.partitionId(), f"{stage}{_QUERY}{query}" if query else stage
+
+
+def process_name(stage: str, process: str) -> str:
+    """The name of one of the processes that run partitions of a stage."""
+    return f"{stage}{_PROCESS}{process}"
+
+
+def stage_of(name: str) -> str:
+    """The stage, and its operation of Spark Connect, if any, by which it can be ended."""
+    return name.partition(_PROCESS)[0].partition(_QUERY)[0]
+
+
+def query_of(name: str) -> str:
+    """The query, or operation of Spark Connect, that the stage is a part of; empty: none."""
+    stage, _, query = name.partition(_PROCESS)[0].partition(_QUERY)
+    return stage.partition(_OPERATION)[2] or query
+
+
+def stage_number(name: str) -> int:
+    """The number of the stage alone."""
+    return int(stage_of(name).partition(_OPERATION)[0])
 
 
 def spark_task() -> "TaskContext":

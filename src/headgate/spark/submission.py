@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from headgate.spark.streaming.job_streams import JobStreams
 
 RowsWanted: TypeAlias = Callable[[RunKey], int | None]
-TaskOf: TypeAlias = Callable[[RunKey], int]
+TaskOf: TypeAlias = Callable[[RunKey], int | None]
 PlanRuns: TypeAlias = Callable[
     [Program, JobGraph, CheckpointSetup | None, CheckpointKeeper | None], MakePlan
 ]
@@ -100,13 +100,13 @@ def prepare(
     on_begun: OnBegun = lambda run: None,
     on_ended: OnEnded = lambda key, outcome: None,
     rows_wanted: RowsWanted = lambda key: None,
-    task_of: TaskOf | None = None,
+    task_of: TaskOf = lambda key: None,
 ) -> PreparedJob:
     """Do and check all that needs no Spark job.
 
     A ``lazy`` job is a part of a DataFrame: it takes no checkpoints, Spark restarts it, and its log
     is opened with each run. ``rows_wanted``: how many rows a run of it may end after. ``task_of``:
-    a run has one of the job's tasks, this one, instead of all of them.
+    which one of the job's tasks a run has; None: all of them.
     """
     set_up_driver_logs(program.configuration)
     with logged_with({"job": program.graph.job_name}):
@@ -253,7 +253,7 @@ def planner(
     setup: CheckpointSetup | None,
     keeper: CheckpointKeeper | None,
     rows_wanted: RowsWanted = lambda key: None,
-    task_of: TaskOf | None = None,
+    task_of: TaskOf = lambda key: None,
 ) -> MakePlan:
     """What plans the runs of a job."""
     code = ship_code(program, graph)
@@ -263,7 +263,7 @@ def planner(
             wanted = rows_wanted(key)
             number, given = key.generation, program.parameters
             plan = plan_run(str(key), graph, code, number, given, rows_wanted=wanted)
-            return plan if task_of is None else plan.of_task(task_of(key))
+            return plan if (task := task_of(key)) is None else plan.of_task(task)
         return setup.plan(keeper, str(key), code, program.parameters)
 
     return make_plan

@@ -143,6 +143,41 @@ def test_an_interrupted_cell_ends_actions_that_run_wait_or_compute_their_input(
     assert rows(spark).count() == 100, "the next cell works"
 
 
+def test_an_action_that_spark_is_just_planning_ends_when_its_run_begins(
+    spark: "SparkSession", begun: list[FrameJob], tmp_path: Path
+) -> None:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+    planned, go_on = tmp_path / "planned", tmp_path / "go_on"
+
+    class Reader(DataSourceReader):
+        def partitions(self) -> list[InputPartition]:  # in another process, while Spark plans
+            planned.touch()
+            until(go_on.exists, 60)
+            return [InputPartition(0)]
+
+        def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+            yield (1,)
+
+    class SlowToPlan(DataSource):
+        def schema(self) -> str:
+            return "id long"
+
+        def reader(self, schema: Any) -> Reader:
+            return Reader()
+
+    spark.dataSource.register(SlowToPlan)
+    source = spark.read.format("SlowToPlan").load()
+    call = Call(environment().from_dataframe(source).map(id).to_dataframe("n long").collect)
+    assert until(planned.exists, 60)
+    assert not query_stages(spark.sparkContext)
+    interrupt_cell()
+    go_on.touch()
+    error = call.join().error
+    assert isinstance(error, JobCancelled) and error.reason == INTERRUPTED
+    assert [job.status().name for job in begun] == ["CANCELED"]
+
+
 def test_ctrl_c_ends_the_action_of_a_program_with_130(
     spark: "SparkSession",
     tmp_path: Path,

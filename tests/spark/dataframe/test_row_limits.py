@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headgate.spark.dataframe.frame_job import FrameJob
-from headgate.spark.dataframe.row_limits import limit_of
+from headgate.spark.dataframe.queries import limit_of_plan
 from tests.spark.cluster import until
 from tests.spark.frames import Uneven
 from tests.spark.programs import environment
@@ -154,12 +154,12 @@ def test_a_limit_counts_only_if_nothing_can_need_more(
     frames: dict[str, Any], query: Any, wanted: int | None
 ) -> None:
     plan = query(**frames)._jdf.queryExecution().optimizedPlan()
-    assert limit_of(plan, number_of(frames["job"])) == wanted
+    assert limit_of_plan(plan, number_of(frames["job"])) == wanted
 
 
 def test_plans_of_other_jobs_have_no_limit(frames: dict[str, Any]) -> None:
     plan = frames["job"].limit(5)._jdf.queryExecution().optimizedPlan()
-    assert limit_of(plan, -1) is None
+    assert limit_of_plan(plan, -1) is None
 
 
 def number_of(result: Any) -> int:

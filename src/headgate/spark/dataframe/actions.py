@@ -1,10 +1,12 @@
-"""The actions on a DataFrame that a job is behind: each one is a run, from its begin to its end.
+"""The actions on a DataFrame that comes out of a job: each is a query of Spark, and a job to show.
 
-Each is shown as a job of its own: on the page, in the terminal under ``headgate run``, below the
-cell of a notebook. Law: a run that fails by a task's own fault, or is cancelled, ends its action at
-once, with the error that ``execute`` would raise; if a process is lost, Spark tries the stage
-again. An action that wants only some rows ends the run when they are there. One that has to wait
-for slots says so. What is opened for an action is closed at its end.
+A barrier stage is one run with all tasks. In partitions each process of Spark's is a run with one
+task, and an action has any number of them. An action is shown as a job of its own: on the page, in
+the terminal under ``headgate run``, below the cell of a notebook. Law: a run
+that fails by a task's own fault, or is cancelled, ends its action at once, with the error that
+``execute`` would raise; if a process is lost, Spark tries the stage, or its partition, again. An
+action that wants only some rows ends the run of a barrier stage when they are there. One that has
+to wait for slots says so. What is opened for an action is closed at its end.
 """
 
 import logging
@@ -24,20 +26,14 @@ from headgate.observe.web.server import page_server, print_link
 from headgate.spark.archives import archive_at_end
 from headgate.spark.cluster import cluster_of, signal_behind
 from headgate.spark.dataframe.action_errors import note_failure
-from headgate.spark.dataframe.frame_job import CANCEL_S, ActionRun, FrameJob
+from headgate.spark.dataframe.frame_job import CANCEL_S, FrameJob
 from headgate.spark.dataframe.lazy_jobs import lazy_jobs
-from headgate.spark.dataframe.row_limits import (
-    is_behind,
-    next_query,
-    query_of,
-    rows_wanted,
-    stage_number,
-    stage_of,
-)
+from headgate.spark.dataframe.queries import queries_of
 from headgate.spark.executors import QueryStage
 from headgate.spark.failures import gone_failure, with_absence
 from headgate.spark.job import PreparedJob
 from headgate.spark.slot_watch import SlotWatch
+from headgate.spark.spark_task import query_of, stage_number, stage_of
 from headgate.spark.submission import on_action_begun
 
 if TYPE_CHECKING:
@@ -46,10 +42,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INTERRUPTED: Final = "the user interrupted it"
-MOST_FINISHED: Final = 1024
-"""How many queries are remembered; Spark repeats a stage while its query runs."""
-MOST_MISSED: Final = 3
-"""Looks at a query without stages, until it is taken to be over."""
+MOST_ENDED: Final = 1024
+"""How many actions are remembered that have ended; a process may be late."""
 _numbers: Final = count()
 _running: Final[dict[str, FrameJob]] = {}
 """Actions of this process that run, by id."""
@@ -60,22 +54,27 @@ _shells: Final[list[object]] = []
 class Actions:
     """Of one DataFrame and whatever is derived from it; called by the coordinator's threads."""
 
-    def __init__(self, session: "SparkSession", program: Program) -> None:
-        self._session = session
+    def __init__(self, session: "SparkSession", program: Program, tasks: int | None = None) -> None:
+        """``tasks``: of a job that runs in partitions; None: it runs in a barrier stage."""
         self._cluster = cluster_of(session)
         self.application = self._cluster.application_id
+        self._queries = queries_of(session)
         self._name = program.name
+        self._tasks = tasks
         self._rest = RestSettings.parse(program.configuration)
         self._settings = JobSettings.parse(program.configuration)
         self._job: PreparedJob | None = None
         self._number: int | None = None
         self._lock = threading.Lock()  # of what follows
         self._open = 0
+        self._jobs: dict[str, FrameJob] = {}  # that run: by query, in a barrier stage by run
+        self._ended: deque[str] = deque(maxlen=MOST_ENDED)  # those in partitions, by query
         self._waiting: dict[str, WaitingAction] = {}  # by query
-        self._begun: deque[str] = deque(maxlen=MOST_FINISHED)  # queries
-        self._finished: deque[str] = deque(maxlen=MOST_FINISHED)  # queries
-        self._others: set[str] = set()  # queries of others; of the thread that looks
-        self._interrupted_below = 0  # queries with numbers below it
+        self._begun: set[str] = set()  # queries of which a run has begun
+        self._finished: set[str] = set()  # queries of which a barrier stage has finished
+        self._others: set[str] = set()  # queries that run and are none of these actions
+        self._subtasks: dict[str, int] = {}  # of runs in partitions, by key
+        self._interrupted: set[str] = set()  # queries whose runs had not begun then
         self._is_announced = False
         _watch_cells()
 
@@ -84,16 +83,128 @@ class Actions:
         self._job = job
         self._number = number
 
+    # Runs.
+
     def rows_wanted(self, key: RunKey) -> int | None:
         """How many rows are enough for the action that a run is for; None: all.
 
-        Rows of a run that has finished may be lost with an executor after the query has read some
-        partitions. These it does not read again, and the next run may send other rows first: then
-        only whole partitions surely have as many rows as the lost ones.
+        In partitions Spark itself runs no more tasks than it needs. Rows of a run that has finished
+        may be lost with an executor after the query has read some partitions. These it does not
+        read again, and the next run may send other rows first: then only whole partitions surely
+        have as many rows as the lost ones.
+        """
+        query = query_of(key.stage)
+        with self._lock:
+            wants_all = not query or self._tasks is not None or query in self._finished
+        return None if wants_all else self._queries.rows_wanted(query, self._number)
+
+    def subtask(self, key: RunKey) -> int | None:
+        """Which task of the job a run has; None: all. Runs at the same time share the numbers."""
+        if self._tasks is None:
+            return None
+        with self._lock:
+            used = set(self._subtasks.values())
+            number = next(number for number in count() if number not in used)
+            self._subtasks[str(key)] = number
+        return number % self._tasks
+
+    def begun(self, run: DriverRun) -> None:
+        """A run has begun: its action is a job for observers from now on."""
+        query, action = query_of(run.key.stage), self._action_of(run.key)
+        with self._lock:
+            if action in self._ended:  # a process that Spark has not waited for
+                return
+            waiting = self._waiting.pop(query, None)
+            if query:
+                self._begun.add(query)
+            job = before = self._jobs.get(action)
+            if job is None and waiting is not None and waiting.job is not None:
+                job = None if waiting.job.has_ended() else waiting.job
+            is_shown = job is not None
+            job = self._jobs[action] = job or self._job_of(run.key)
+        is_known = before is not None
+        if not is_known:
+            self._open_log()
+        job.begin(run)
+        if not is_known:
+            job.when_ended(lambda: self._job_ended(action))
+        if not is_shown:
+            self._show(job)
+        if (outcome := run.outcome) is not None:  # before there was a job to tell
+            self._run_ended(run.key, outcome)
+        if query in self._interrupted:
+            job.cancel_soon(INTERRUPTED)
+        elif query and self._tasks is not None and self._queries.has_ended(query):
+            job.query_ended()
+
+    def ended(self, key: RunKey, outcome: Outcome) -> None:
+        """A run has ended.
+
+        Spark would repeat a stage three times, although a task's own fault is there again. It would
+        do the same with one that was cancelled.
+        """
+        query, stage = query_of(key.stage), stage_of(key.stage)
+        with self._lock:
+            self._subtasks.pop(str(key), None)
+            if query and self._tasks is None and outcome.state is JobState.FINISHED:
+                self._finished.add(query)
+        found = with_absence(outcome, self._cluster.absence)
+        is_over = self._run_ended(key, found)
+        if found is not outcome:
+            self._give_up(stage, found)
+        elif is_over and (outcome.is_own_failure or outcome.state is JobState.CANCELLED):
+            if self._tasks is not None:
+                self._end_query(query, outcome)
+            self._end_stage(stage, outcome)
+        elif is_over:
+            note_failure(self.application, stage, self._name, outcome)
+
+    def _run_ended(self, key: RunKey, outcome: Outcome) -> bool:
+        """Tell the job; says whether its action is over with this run.
+
+        In partitions a process may leave or be lost, and the action goes on.
         """
         with self._lock:
-            is_repeated = query_of(key.stage) in self._finished
-        return None if is_repeated else rows_wanted(self._session, key.stage, self._number)
+            job = self._jobs.get(self._action_of(key))
+        is_last = self._tasks is None or outcome.state is JobState.CANCELLED
+        ends_job = is_last or outcome.is_own_failure
+        is_over = job is not None and job.run_ended(key, outcome, ends_job=ends_job)
+        if job is not None and not query_of(key.stage) and job.is_idle:
+            job.query_ended()  # there is none: a job of Spark's on an RDD, whose end nobody tells
+        return is_over or self._tasks is None
+
+    def query_ended(self, query: str) -> None:
+        """See ``JobActions``."""
+        with self._lock:
+            self._begun.discard(query)
+            self._finished.discard(query)
+            self._interrupted.discard(query)
+            waiting, job = self._waiting.pop(query, None), self._jobs.get(query)
+        if waiting is not None:
+            waiting.end()
+        if job is not None:
+            job.query_ended()
+
+    def _action_of(self, key: RunKey) -> str:
+        if self._tasks is None:
+            return str(key)
+        return query_of(key.stage) or f"stage {stage_of(key.stage)}"
+
+    def _job_of(self, key: RunKey) -> FrameJob:
+        attempt = key.generation if self._tasks is None else 0
+        again = f"-{attempt}" if attempt else ""
+        label = f"{stage_number(key.stage)}{again}"
+        return FrameJob(self._prepared, label, self._withdraw_from(query_of(key.stage)), attempt)
+
+    def _job_ended(self, action: str) -> None:
+        with self._lock:
+            self._jobs.pop(action, None)
+            self._ended.append(action)
+            self._open -= 1
+            if not self._open:
+                self._prepared.log.close()
+
+    # Actions whose runs have not begun.
 
     def look(self, stages: Sequence[QueryStage]) -> None:
         """Say of actions on hand what they wait for; see ``JobActions``."""
@@ -101,103 +212,67 @@ class Actions:
         for stage in stages:
             by_query.setdefault(stage.query, []).append(stage)
         self._others &= by_query.keys()
-        for query in by_query.keys() - self._others:
-            self._meet(query)
+        with self._lock:
+            known = {*self._begun, *self._waiting}
+        for query in by_query.keys() - known - self._others:
+            if not self._holds(query):
+                self._others.add(query)
+                continue
+            with self._lock:
+                if query not in self._begun:
+                    self._waiting[query] = WaitingAction(self._prepared, self._withdraw_from(query))
+        for query in known - by_query.keys():
+            if self._queries.has_ended(query):  # and the word of it was lost
+                self.query_ended(query)
         with self._lock:
             waiting = dict(self._waiting)
         for query, action in waiting.items():
-            action.look(by_query.get(query, ()), self._show)
+            if query in by_query:
+                action.look(by_query[query], self._show)
             if action.absence:
                 self._give_up(f":{query}", Outcome(JobState.FAILED, gone_failure(action.absence)))
-            if action.is_over:
-                with self._lock:
-                    is_own = self._waiting.pop(query, None) is not None
-                if is_own:
-                    action.end()
-
-    def _meet(self, query: str) -> None:
-        """A query runs or waits: is it an action on this DataFrame whose run has not begun?"""
-        with self._lock:
-            is_known = query in self._begun or query in self._waiting
-        if is_known:
-            return
-        if not self._is_behind(query):
-            self._others.add(query)
-            return
-        with self._lock:
-            if query not in self._begun:
-                self._waiting[query] = WaitingAction(self._prepared, self._withdraw)
+                self.query_ended(query)
 
     def interrupt(self, reason: str) -> None:
         """End the actions whose runs have not begun; see ``JobActions``.
 
         One that Spark is just planning has nothing to be ended. It ends when its run begins.
         """
-        self._interrupted_below = next_query(self._session) or 0
-        try:
-            stages = self._cluster.query_stages()
-        except Exception as error:
-            log.debug("the stages of %s are not known: %s", self.application, error)
-            return
+        running = self._queries.running()
         with self._lock:
             begun = set(self._begun)
-        for stage in stages:
-            if stage.query not in begun and self._is_behind(stage.query):
-                self._withdraw(stage, reason)
-
-    def begun(self, run: DriverRun) -> None:
-        """A run has begun."""
-        self.show_run(run)
-
-    def show_run(self, run: ActionRun) -> None:
-        """What runs for an action is a job for observers from now on."""
-        self._open_log(self._prepared)
-        query = query_of(run.key.stage)
-        with self._lock:
-            self._begun.append(query)
-            waiting = self._waiting.pop(query, None)
-        job = None if waiting is None else waiting.job
-        is_new = job is None or job.has_ended()
-        if job is None or is_new:
-            again = f"-{run.key.generation}" if run.key.generation else ""
-            job = FrameJob(self._prepared, f"{stage_number(run.key.stage)}{again}")
-        job.begin(run)
-        if is_new:
-            self._show(job)
-        if query.isdecimal() and int(query) < self._interrupted_below:
-            job.cancel_soon(INTERRUPTED)
-
-    def ended(self, key: RunKey, outcome: Outcome) -> None:
-        """A run has ended.
-
-        Spark would repeat the stage three times, although a task's own fault is there again. It
-        would do the same with one that was cancelled.
-        """
-        if outcome.state is JobState.FINISHED and (query := query_of(key.stage)):
-            with self._lock:
-                self._finished.append(query)
-        found = with_absence(outcome, self._cluster.absence)
-        if found is not outcome:
-            self._give_up(stage_of(key.stage), found)
-        elif outcome.is_own_failure or outcome.state is JobState.CANCELLED:
-            self.end_stage(stage_of(key.stage), outcome)
-        else:
-            note_failure(self.application, stage_of(key.stage), self._name, outcome)
-        self.close_log()
+            self._interrupted |= running - begun
+        for query in {stage.query for stage in self._stages()} - begun:
+            if self._holds(query):
+                self._end_query(query, Outcome(JobState.CANCELLED, reason=reason))
 
     @property
     def _prepared(self) -> PreparedJob:
         assert self._job is not None, "no action can begin before there is a DataFrame"
         return self._job
 
-    def _is_behind(self, query: str) -> bool:
-        return self._number is not None and is_behind(self._session, query, self._number)
+    def _holds(self, query: str) -> bool:
+        return self._number is not None and self._queries.holds(query, self._number)
 
-    def _withdraw(self, stage: QueryStage, reason: str) -> None:
-        self.end_stage(stage.stage, Outcome(JobState.CANCELLED, reason=reason))
+    def _stages(self) -> Sequence[QueryStage]:
+        try:
+            return self._cluster.query_stages()
+        except Exception as error:
+            log.debug("the stages of %s are not known: %s", self.application, error)
+            return ()
 
-    def end_stage(self, stage: str, outcome: Outcome) -> None:
-        """End a stage of Spark; the action raises what the outcome says."""
+    # Ends.
+
+    def _withdraw_from(self, query: str) -> Callable[[str], None]:
+        return lambda reason: self._end_query(query, Outcome(JobState.CANCELLED, reason=reason))
+
+    def _end_query(self, query: str, outcome: Outcome) -> None:
+        """End what Spark runs of it; the action raises what the outcome says."""
+        for stage in self._stages():
+            if stage.query == query:
+                self._end_stage(stage.stage, outcome)
+
+    def _end_stage(self, stage: str, outcome: Outcome) -> None:
         note_failure(self.application, stage, self._name, outcome)
         try:
             # error_of looks for the stage.
@@ -211,10 +286,12 @@ class Actions:
         note_failure(self.application, stage, self._name, outcome)
         self._cluster.give_up()
 
+    # What observers see.
+
     def _show(self, job: FrameJob) -> None:
         """On the page, of which it says once where it is; in the terminal; and for later."""
         _running[job.job_id] = job
-        job.when_ended(lambda: _ended(job))
+        job.when_ended(lambda: _shown_no_more(job))
         for notify in on_action_begun:
             notify(job)
         page, link = page_server(self._rest), ""
@@ -231,81 +308,62 @@ class Actions:
 
             display().watch(job, link)
 
-    def _open_log(self, job: PreparedJob) -> None:
+    def _open_log(self) -> None:
         with self._lock:
             self._open += 1
             if self._open == 1:
-                job.log.open()
-
-    def close_log(self) -> None:
-        """What ``show_run`` has shown is over."""
-        with self._lock:
-            self._open -= 1
-            if not self._open and self._job is not None:
-                self._job.log.close()
+                self._prepared.log.open()
 
 
 class WaitingAction:
     """One that Spark has submitted, and whose run has not begun.
 
     It is a job for its observers as soon as it waits for slots. One thread looks at it, any other
-    may withdraw it.
+    may end it.
     """
 
-    def __init__(self, prepared: PreparedJob, end: Callable[[QueryStage, str], None]) -> None:
-        """``end``: ends a stage, with a reason."""
+    def __init__(self, prepared: PreparedJob, withdraw: Callable[[str], None]) -> None:
+        """``withdraw``: ends it in Spark, with a reason."""
         self.job: FrameJob | None = None
-        self.absence = ""
-        """Why it waits in vain, in words."""
         self._prepared = prepared
-        self._end_stage = end
+        self._withdraw = withdraw
         self._stages: Sequence[QueryStage] = ()
         self._watch: SlotWatch | None = None
         self._needed = 0
-        self._missed = 0
 
     @property
-    def is_over(self) -> bool:
-        """Whether its query is gone; between two of its stages it seems to be."""
-        return bool(self.absence) or self._missed >= MOST_MISSED
+    def absence(self) -> str:
+        """Why it waits in vain, in words."""
+        return "" if self._watch is None else self._watch.absence
 
     def look(self, stages: Sequence[QueryStage], show: Callable[[FrameJob], None]) -> None:
         """``stages``: of its query."""
-        self._missed = 0 if stages else self._missed + 1
-        if not stages:
-            return
         self._stages, job = stages, self._prepared
         needed = max(stage.needed for stage in stages) or job.slots
         if self._watch is None or needed != self._needed:
             self._needed = needed
             self._watch = SlotWatch(job.cluster, job.graph.name, needed, self._running, job.profile)
         self._watch.look()
-        self.absence, reason = self._watch.absence, self._watch.reason
+        reason = self._watch.reason
         if reason and self.job is None:
-            self.job = FrameJob(job, f"q{next(_numbers)}", self.withdraw)
+            self.job = FrameJob(job, f"q{next(_numbers)}", self._withdraw)
             self.job.reason = reason
             show(self.job)
-        if self.job is not None:
+        if self.job is not None and not self.job.has_ended():
             self.job.reason = reason
 
-    def withdraw(self, reason: str) -> None:
-        """End it before its run begins."""
-        for stage in self._stages:
-            self._end_stage(stage, reason)
-        self.end()
-
     def end(self) -> None:
-        """It has no run."""
+        """Its query has ended without a run."""
         if self._watch is not None:
             self._watch.ended()
         if self.job is not None:
-            self.job.withdrawn()
+            self.job.query_ended()
 
     def _running(self) -> int:
         return sum(stage.running for stage in self._stages)
 
 
-def _ended(job: FrameJob) -> None:
+def _shown_no_more(job: FrameJob) -> None:
     _running.pop(job.job_id, None)
 
 

@@ -19,7 +19,6 @@ from headgate.spark.dataframe.action_errors import install_error_conversion
 from headgate.spark.dataframe.actions import Actions
 from headgate.spark.dataframe.lazy_jobs import keep_until_forgotten
 from headgate.spark.dataframe.packing import OUTPUT_SCHEMA, unpacked_output
-from headgate.spark.dataframe.partition_actions import PartitionActions
 from headgate.spark.dataframe.partition_worker import PartitionProcess
 from headgate.spark.dataframe.partitions import source_in_partitions
 from headgate.spark.dataframe.plan import (
@@ -29,7 +28,7 @@ from headgate.spark.dataframe.plan import (
     is_orderable,
     output_plan,
 )
-from headgate.spark.dataframe.row_limits import function_of
+from headgate.spark.dataframe.queries import function_of
 from headgate.spark.dataframe.schema import TypeUnknown, check_types, read_schema, row_shape
 from headgate.spark.dataframe.worker import FrameProcess
 from headgate.spark.job import PreparedJob
@@ -37,7 +36,7 @@ from headgate.spark.session import find_session, slots
 from headgate.spark.submission import prepare, ship_code
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 NOTHING: Final = "nothing boolean"
 """The schema of a barrier stage whose records go elsewhere."""
@@ -96,23 +95,27 @@ def to_dataframe(program: Program, node: int) -> "DataFrame":
     schema = read_schema(sink.schema)
     sink.shape = row_shape(session, schema)
     install_error_conversion(session)
-    if (source := source_in_partitions(program.graph, slots(session).total)) is not None:
-        return _partition_frame(program, session, source, sink, schema)
-    actions = Actions(session, program)
+    source = source_in_partitions(program.graph, slots(session).total)
+    tasks = None if source is None else program.graph.nodes[node].parallelism
+    actions = Actions(session, program, tasks)
     prepared = prepare(
         program,
         lazy=True,
         on_begun=actions.begun,
         on_ended=actions.ended,
         rows_wanted=actions.rows_wanted,
+        task_of=actions.subtask,
     )
     try:
-        rows = barrier_plan(prepared, program, schema, sink.token, packs=sink.as_batches)
+        if source is not None:
+            rows = result = partition_plan(prepared, program, source, sink, schema)
+        else:
+            rows = barrier_plan(prepared, program, schema, sink.token, packs=sink.as_batches)
+            result = output_plan(rows, prepared.slots)
+            if sink.as_batches:
+                result = unpacked_output(result, schema)
         function, number = function_of(rows) or (None, None)
         actions.planned(prepared, number)
-        result = output_plan(rows, prepared.slots)
-        if sink.as_batches:
-            result = unpacked_output(result, schema)
     except BaseException:
         prepared.close()
         raise
@@ -120,45 +123,23 @@ def to_dataframe(program: Program, node: int) -> "DataFrame":
     return result
 
 
-def _partition_frame(
+def partition_plan(
+    prepared: PreparedJob,
     program: Program,
-    session: "SparkSession",
     source: DataFrameSource,
     sink: DataFrameSink,
     schema: Any,
 ) -> "DataFrame":
     """A job without exchanges over the partitions of its DataFrame: no barrier, no shuffle."""
-    (vertex,) = build_job_graph(program.graph).vertices
-    actions = PartitionActions(session, program, vertex.parallelism)
-    prepared = prepare(
-        program,
-        lazy=True,
-        on_begun=actions.begun,
-        on_ended=actions.ended,
-        task_of=actions.task_of,
-    )
-    try:
-        process = PartitionProcess(
-            prepared.public_contact(""),
-            program.name,
-            ship_code(program, prepared.graph),
-            source.token,
-            sink.token,
-            prepared.job_files,
-        )
+    code = ship_code(program, prepared.graph)
+    contact, files = prepared.public_contact(""), prepared.job_files
+    process = PartitionProcess(contact, program.name, code, source.token, sink.token, files)
 
-        def headgate(batches: Iterable[Any]) -> Iterator[Any]:  # its name stands in Spark's plan
-            return process(batches)
+    def headgate(batches: Iterable[Any]) -> Iterator[Any]:  # its name stands in Spark's plan
+        return process(batches)
 
-        profile: Any = prepared.profile
-        rows = by_position(source.dataframe).mapInArrow(headgate, schema, profile=profile)
-        function, number = function_of(rows) or (None, None)
-        actions.planned(prepared, number)
-    except BaseException:
-        prepared.close()
-        raise
-    keep_until_forgotten(prepared, function, actions)
-    return rows
+    profile: Any = prepared.profile
+    return by_position(source.dataframe).mapInArrow(headgate, schema, profile=profile)
 
 
 def barrier_plan(

@@ -1,15 +1,16 @@
 """One action on a DataFrame that ends a stream, as its observers see it.
 
-Nothing runs before an action, and each one is a job of its own to them, with a run of its own. If
-Spark tries a stage again, that is another job as well. One that Spark has no slots for is a job
-before its run has begun. Law: a job that has ended holds neither its run nor its DataFrame. It
-takes no checkpoints, and whoever cancels it ends Spark's stage.
+Nothing runs before an action, and each one is a job of its own to them. It has one run, that of a
+barrier stage, or one for each process that computes partitions; these come and go until the query
+ends. If Spark tries a barrier stage again, that is another job. One that Spark has no slots for is
+a job before its first run. Law: a job that has ended holds neither its runs nor its DataFrame, and
+has the last figures of all of them. It takes no checkpoints.
 """
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Final, Protocol
+from typing import Final
 
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
@@ -20,52 +21,28 @@ from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
 from headgate.base.messages import TaskFigures
 from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
-from headgate.host.driver.driver_run import RunKey, call_safely
+from headgate.host.driver.checkpoint_keeper import added_figures
+from headgate.host.driver.driver_run import DriverRun, RunKey, call_safely
 from headgate.host.driver.inspections import refused
-from headgate.host.driver.job_records import JobRecords, wall_ms
+from headgate.host.driver.job_records import wall_ms
 from headgate.host.driver.state_texts import shown_state
 from headgate.spark.job import STATUS, PreparedJob
 
 CANCEL_S: Final = 30.0
 """How long whoever cancels an action waits for its end."""
-
-
-class ActionRun(Protocol):
-    """What runs for an action: the run of a barrier stage, or those of all partitions."""
-
-    @property
-    def key(self) -> RunKey: ...
-    @property
-    def records(self) -> JobRecords: ...
-    @property
-    def state(self) -> JobState: ...
-    @property
-    def outcome(self) -> Outcome | None: ...
-    @property
-    def figures(self) -> list[TaskFigures]: ...
-    @property
-    def task_managers(self) -> list[TaskManagerFigures]: ...
-
-    def when_ended(self, call: Callable[[], None]) -> None:
-        """Call back when it has ended, at once if it has."""
-
-    def inspect(self, task: str, what: Inspection, timeout_s: float) -> "Future[Found]":
-        """See ``DriverRun``."""
-
-    def cancel(self, reason: str) -> None:
-        """Ask all tasks to end."""
+OVER: Final = "its query has ended"
 
 
 class FrameJob:
-    """See ``ObservedJob``."""
+    """See ``ObservedJob``. Any thread may call any method."""
 
     def __init__(
-        self,
-        prepared: PreparedJob,
-        label: str,
-        withdraw: Callable[[str], None] = lambda reason: None,
+        self, prepared: PreparedJob, label: str, withdraw: Callable[[str], None], attempt: int = 0
     ) -> None:
-        """``label``: tells it from others of the DataFrame; ``withdraw``: ends what has no run."""
+        """``label``: tells it from others of the DataFrame; ``withdraw``: ends its query in Spark.
+
+        ``attempt``: how often Spark has tried its stage before.
+        """
         self.job_id = f"{prepared.job_id}-{label}"
         self.graph = prepared.graph.outline()
         self.configuration: Mapping[str, str] = prepared.configuration
@@ -73,54 +50,98 @@ class FrameJob:
         self.ended_at_ms: int | None = None
         self.reason = ""
         """What it waits for, in words."""
-        self._attempt = 0
-        self._records = JobRecords()
-        self._records.reached(JobState.CREATED)
+        self._attempt = attempt
         self._log = prepared.log
         self._withdraw = withdraw
-        self._status = JobStatus.CREATED  # as long as there is no run
-        self._figures: list[TaskFigures] = []
-        self._run: ActionRun | None = None
-        self._lock = threading.Lock()
-        self._listeners: list[Callable[[], None]] = []
         self._done = threading.Event()
+        self._lock = threading.Lock()  # of what follows
+        self._state = JobState.CREATED
+        self._reached = {JobState.CREATED: self.started_at_ms}
+        self._failures: list[FailureRecord] = []
+        self._runs: dict[str, DriverRun] = {}  # that have not ended, by key
+        self._figures: dict[str, TaskFigures] = {}  # by task: of runs that have ended
+        self._query_has_ended = False
+        self._listeners: list[Callable[[], None]] = []
 
-    def begin(self, run: ActionRun) -> None:
-        """Its run has just begun."""
-        self._attempt, self._records, self.reason = run.key.generation, run.records, ""
-        self._run = run
-        run.when_ended(self._run_ended)
+    # What happens to it.
 
-    def withdrawn(self) -> None:
-        """Its action is over, and no run has begun."""
-        self._records.reached(JobState.CANCELLED)
-        self._end(JobStatus.CANCELED)
-
-    def _run_ended(self) -> None:
-        """A task's last figures come before its end."""
-        if (run := self._run) is not None and run.outcome is not None:
-            self._figures = run.figures
-            self._end(STATUS[run.outcome.state])
-
-    def _end(self, status: JobStatus) -> None:
+    def begin(self, run: DriverRun) -> None:
+        """A run has just begun."""
         with self._lock:
-            self._status, self.ended_at_ms = status, wall_ms()
-            self._run, self.reason, self._withdraw = None, "", lambda reason: None
+            problem = OVER if self._query_has_ended else ""
+            if self._done.is_set():
+                problem = f"the job is {self._state.value}"
+            else:
+                self._runs[str(run.key)] = run
+                self._state, self.reason = JobState.RUNNING, ""
+        if problem:  # Spark does not wait for its processes
+            run.cancel(problem)
+
+    def run_ended(self, key: RunKey, outcome: Outcome, *, ends_job: bool) -> bool:
+        """A run has ended, after its last figures; says whether the job ends with it."""
+        with self._lock:
+            if (run := self._runs.pop(str(key), None)) is None:
+                return False
+            _add(self._figures, run.figures)
+            self._reached = _times(self._reached, run)
+            is_last = self._query_has_ended and not self._runs
+            ends_job = ends_job and not self._query_has_ended
+            if ends_job:
+                self._failures = run.records.failures()
+        if ends_job or is_last:
+            self._end(outcome.state if ends_job else JobState.FINISHED)
+        return ends_job
+
+    def query_ended(self) -> None:
+        """Spark needs nothing more of it: its processes send their last figures, and leave."""
+        with self._lock:
+            self._query_has_ended, runs = True, list(self._runs.values())
+        for run in runs:
+            run.cancel(OVER)
+        if not runs:
+            has_begun = self._state is not JobState.CREATED
+            self._end(JobState.FINISHED if has_begun else JobState.CANCELLED)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no run at the moment."""
+        return not self._runs
+
+    def _end(self, state: JobState) -> None:
+        with self._lock:
+            if self._done.is_set():
+                return
+            for run in self._runs.values():
+                _add(self._figures, run.figures)
+            self._state, self.ended_at_ms = state, wall_ms()
+            self._reached[state] = self.ended_at_ms
+            self._runs, self.reason, self._withdraw = {}, "", lambda reason: None
             self._done.set()
             listeners, self._listeners = self._listeners, []
         for call in listeners:
             call_safely(call)
+
+    # What observers see.
 
     @property
     def name(self) -> str:
         return self.graph.name
 
     def status(self) -> JobStatus:
-        return self._status if (run := self._run) is None else STATUS[run.state]
+        with self._lock:
+            states = [run.state for run in self._runs.values()]
+            state = self._state
+        is_on_its_way = state is JobState.RUNNING and states and JobState.RUNNING not in states
+        if is_on_its_way and not states[-1].has_ended:
+            state = states[-1]
+        return STATUS[state]
 
     def state_times(self) -> Mapping[str, int]:
         """When each state was reached, by the name of its ``JobStatus``."""
-        times = self._records.state_times()
+        with self._lock:
+            times = dict(self._reached)
+            for run in self._runs.values():
+                times = _times(times, run)
         return {STATUS[state].name: at_ms for state, at_ms in times.items()}
 
     def has_ended(self) -> bool:
@@ -135,24 +156,30 @@ class FrameJob:
         call()
 
     def figures(self) -> list[TaskFigures]:
-        """The latest figures of each task."""
-        return list(self._figures) if (run := self._run) is None else run.figures
+        """What each task has done in all runs."""
+        with self._lock:
+            sums, runs = dict(self._figures), list(self._runs.values())
+        for run in runs:
+            _add(sums, run.figures)
+        return sorted(sums.values(), key=lambda figures: (figures.vertex, figures.subtask))
 
     def task_managers(self) -> list[TaskManagerFigures]:
         """Its processes, while it runs."""
-        return [] if (run := self._run) is None else run.task_managers
+        with self._lock:
+            runs = list(self._runs.values())
+        return [manager for run in runs for manager in run.task_managers]
 
     def waits_for(self) -> str:
         """What Spark has no room for; it begins when its first task manager has registered."""
         return self.reason
 
     def restarts(self) -> int:
-        """So often has Spark tried the stage before."""
+        """How often Spark has tried the stage before."""
         return self._attempt
 
     def failures(self) -> list[FailureRecord]:
         """Why it has failed, if it has."""
-        return self._records.failures()
+        return list(self._failures)
 
     def checkpoints(self) -> CheckpointsRecord:
         """It takes none."""
@@ -164,9 +191,14 @@ class FrameJob:
 
     def inspect(self, task: str, what: Inspection, timeout_s: float = 10.0) -> "Future[Found]":
         """See ``DriverRun.inspect``."""
-        if (run := self._run) is None:
-            return refused(task, f"the job is {self._status.name.lower()}")
-        return run.inspect(task, what, timeout_s)
+        with self._lock:
+            run = next((run for run in self._runs.values() if task in run.tasks), None)
+            state = self._state
+        if run is not None:
+            return run.inspect(task, what, timeout_s)
+        if state is JobState.RUNNING:
+            return refused(task, "it does not run at the moment")
+        return refused(task, f"the job is {STATUS[state].name.lower()}")
 
     def shown_state(
         self, operator: str, state: str, keys: Sequence[str], key_type: str, timeout_s: float
@@ -192,7 +224,21 @@ class FrameJob:
 
     def cancel_soon(self, reason: str) -> None:
         """Ask all tasks to end; the action on the DataFrame fails."""
-        if (run := self._run) is not None:
+        with self._lock:
+            runs = list(self._runs.values())
+        for run in runs:
             run.cancel(reason)
-        else:
+        if not runs:
             self._withdraw(reason)
+            self._end(JobState.CANCELLED)
+
+
+def _add(sums: dict[str, TaskFigures], more: Sequence[TaskFigures]) -> None:
+    for figures in more:
+        sums[figures.task] = added_figures(sums.get(figures.task), figures)
+
+
+def _times(reached: Mapping[JobState, int], run: DriverRun) -> dict[JobState, int]:
+    """Those of a job with those of one of its runs, whose end need not be that of the job."""
+    own = run.records.state_times()
+    return {**{state: own[state] for state in own if not state.has_ended}, **reached}

@@ -4,18 +4,22 @@ A derived DataFrame, a view, a cached table or a running query holds Spark's pla
 object that it came from; but every such plan holds the one Java object that is the function of the
 job's stage. A weak reference to that object tells when the last of them is gone. Law: a job is
 closed some seconds after Java has collected it, or after its session has ended, and never before;
-the jobs that wait for a collection are bounded, because beyond some Java is asked for one. The same
-thread sees which actions on them have to wait.
+the jobs that wait for a collection are bounded, because beyond some Java is asked for one. The
+thread that sees to it also tells actions when their queries end, and which have to wait.
 """
 
 import gc
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, Protocol
 
+from headgate.host.driver.driver_run import call_safely
+from headgate.spark.cluster import SparkCluster
+from headgate.spark.dataframe.queries import Queries, queries_of
 from headgate.spark.executors import QueryStage
 from headgate.spark.job import PreparedJob
 from headgate.spark.slot_watch import LOOK_S
@@ -33,6 +37,9 @@ class JobActions(Protocol):
 
     application: str
     """Of which Spark has the stages of the job."""
+
+    def query_ended(self, query: str) -> None:
+        """A query of the application has ended."""
 
     def look(self, stages: Sequence[QueryStage]) -> None:
         """``stages``: those that run or wait in the application."""
@@ -60,24 +67,27 @@ class LazyJob:
 
 
 class LazyJobs:
-    """All of this process; a thread looks after them while there are any."""
+    """All of this process; a thread looks after those of an application while there are any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jobs: list[LazyJob] = []
-        self._thread: threading.Thread | None = None
+        self._watched: set[str] = set()  # applications
         self._ask_at = MOST_UNASKED
 
     def add(self, job: LazyJob) -> None:
         """Keep it until it is forgotten."""
         self.forget()
+        application = job.actions.application
         with self._lock:
             self._jobs.append(job)
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._look_after, name="headgate-lazy-jobs", daemon=True
-                )
-                self._thread.start()
+            if application in self._watched:
+                return
+            self._watched.add(application)
+        queries = queries_of(job.job.session)
+        arguments = (application, job.job.cluster, queries)
+        name = "headgate-lazy-jobs"
+        threading.Thread(target=self._look_after, args=arguments, name=name, daemon=True).start()
 
     def forget(self) -> None:
         """Close those that nobody can execute any more."""
@@ -101,34 +111,33 @@ class LazyJobs:
         for lazy in jobs:
             lazy.actions.interrupt(reason)
 
-    def _look_at_actions(self) -> None:
+    def _actions(self, application: str) -> list[JobActions]:
         with self._lock:
-            jobs = {lazy.actions.application: lazy.job for lazy in self._jobs}
-            actions = [lazy.actions for lazy in self._jobs]
-        for application, job in jobs.items():
+            found = [lazy.actions for lazy in self._jobs]
+        return [actions for actions in found if actions.application == application]
+
+    def _look_after(self, application: str, cluster: SparkCluster, queries: Queries) -> None:
+        looked_at_s = time.monotonic()
+        for number in count(1):
+            while (left_s := looked_at_s + LOOK_S - time.monotonic()) > 0:
+                if query := queries.await_end(left_s):
+                    for actions in self._actions(application):
+                        call_safely(actions.query_ended, query)
+            looked_at_s = time.monotonic()
             try:
-                stages = job.cluster.query_stages()
+                stages = cluster.query_stages()
             except Exception as error:  # another version of Spark, or it is gone
                 log.debug("the stages of %s are not known: %s", application, error)
-                continue
-            for each in actions:
-                if each.application == application:
-                    each.look(stages)
-
-    def _look_after(self) -> None:
-        pause = threading.Event()
-        for number in count(1):
-            pause.wait(LOOK_S)
-            try:
-                self._look_at_actions()
-                if number % FORGET_LOOKS == 0:
-                    self.forget()
-            except Exception:
-                log.exception("jobs behind DataFrames cannot be looked after")
+            else:
+                for actions in self._actions(application):
+                    call_safely(actions.look, stages)
+            if number % FORGET_LOOKS == 0:
+                call_safely(self.forget)
             with self._lock:
-                if not self._jobs:
-                    self._thread = None
-                    return
+                if not any(lazy.actions.application == application for lazy in self._jobs):
+                    self._watched.remove(application)
+                    break
+        queries.close()
 
 
 lazy_jobs: Final = LazyJobs()

@@ -38,14 +38,12 @@ from headgate.base.messages import (
 from headgate.host.net.contact import DriverContact
 from headgate.host.net.control_client import ConnectionLost, ControlConnection
 from headgate.host.worker.worker_log import WorkerLog
-from headgate.spark.spark_task import at_stage
+from headgate.spark.spark_task import at_stage, process_name
 
 log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.2
 """Between two looks at whether there is anything to do."""
-PROMPT_S: Final = 0.05
-"""Between two reports at least."""
 IDLE_S: Final = 1.0
 """A process without a partition for so long has ended its part."""
 TELL_S: Final = 10.0
@@ -53,12 +51,7 @@ TELL_S: Final = 10.0
 _numbers: Final = count()
 
 
-class _PartitionEnded:
-    """There is something new to report."""
-
-
-_ENDED: Final = _PartitionEnded()
-Mail: TypeAlias = ToTaskManager | ConnectionLost | Failure | _PartitionEnded | None
+Mail: TypeAlias = ToTaskManager | ConnectionLost | Failure | None
 
 
 class PartitionFigures:
@@ -85,8 +78,8 @@ class ProcessReport:
     def __init__(self, contact: DriverContact, stage: str, first: PartitionFigures) -> None:
         """``first``: the partition that it begins with."""
         self.stage = stage
-        name = f"{stage}{next(_numbers)}-{socket.gethostname()}-{os.getpid()}"
-        self._contact = at_stage(contact, name)
+        name = f"{next(_numbers)}-{socket.gethostname()}-{os.getpid()}"
+        self._contact = at_stage(contact, process_name(stage, name))
         self.is_cancelled = False
         self.is_over = False
         """It takes no more partitions."""
@@ -97,7 +90,6 @@ class ProcessReport:
         self._idle_since = time.monotonic()
         self._inbox: queue.SimpleQueue[Mail] = queue.SimpleQueue()
         self._is_heard = threading.Event()
-        self._reported_at = 0.0
         self._report_at = 0.0
         self._run = ""
         self._task: TaskOrder | None = None
@@ -118,7 +110,6 @@ class ProcessReport:
             self._open.remove(partition)
             self._sums = _added(self._sums, figures)
             self._idle_since = time.monotonic()
-        self._inbox.put(_ENDED)
 
     def failed(self, failure: Failure) -> bool:
         """A partition has failed; says whether the driver was told."""
@@ -162,15 +153,12 @@ class ProcessReport:
                 self._run, (self._task,) = mail.run, mail.tasks
                 line.send(TaskChanged(self._run, self._task.id, TaskState.RUNNING))
                 self._tell_failure(line)
-                self._soon()
-            case _PartitionEnded():
-                self._soon()
             case Failure():
                 self._failure = self._failure or mail
                 self._tell_failure(line)
             case Cancel():
                 self.is_cancelled = True
-                line.send(TaskChanged(mail.run, self._id, TaskState.CANCELLED))
+                self._end(line, TaskState.CANCELLED)
             case Inspect():
                 problem = "it runs in a stage of Spark, which tells of it in its own web UI"
                 line.send(Inspected(mail.run, mail.id, mail.task, None, problem))
@@ -179,10 +167,6 @@ class ProcessReport:
             case _:
                 self._end_if_idle(line)
         return False
-
-    def _soon(self) -> None:
-        """Report what a partition has done at its end, but not once for each of many small ones."""
-        self._report_at = min(self._report_at, self._reported_at + PROMPT_S)
 
     def _tell_failure(self, line: ControlConnection) -> None:
         """As soon as the driver knows of the task."""
@@ -196,12 +180,16 @@ class ProcessReport:
                 return
             self.is_over = self._task is not None
         if self.is_over:
+            self._end(line, TaskState.FINISHED)
+
+    def _end(self, line: ControlConnection, state: TaskState) -> None:
+        """With the last figures of all partitions."""
+        if self._task is not None:
             line.send(Metrics(self._run, self._figures(), _process()))
-            line.send(TaskChanged(self._run, self._id, TaskState.FINISHED))
+        line.send(TaskChanged(self._run, self._id, state))
 
     def _report(self, line: ControlConnection, lines: WorkerLog) -> None:
-        self._reported_at = time.monotonic()
-        self._report_at = self._reported_at + self._contact.times.metrics_ms / 1000
+        self._report_at = time.monotonic() + self._contact.times.metrics_ms / 1000
         if line.has_backlog:
             return
         if taken := lines.take():

@@ -29,7 +29,6 @@ from headgate.host.shipping.code import unship
 from headgate.host.shipping.failures import describe, readable_traceback
 from headgate.plan.job_graph import JobVertex
 from headgate.spark.dataframe.partition_report import PartitionFigures, ProcessReport, report_of
-from headgate.spark.dataframe.row_limits import process_name
 from headgate.spark.job_files import JobFiles
 from headgate.spark.security import PublicContact
 from headgate.spark.spark_task import GRACE_S, spark_place
@@ -62,7 +61,7 @@ class PartitionProcess:
             DirectBorder(self.inlet, self.outlet, batches) as border,
         ):
             figures = PartitionFigures()
-            report = report_of(contact, process_name(stage), figures)
+            report = report_of(contact, stage, figures)
             try:
                 yield from self._outgoing(number, border, report, figures)
             except (Exception, SystemExit) as error:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_UNSETTLED: Final = ("Exchange", "AdaptiveSparkPlan", "InMemoryTableScan", "Subquery", "subquery")
-"""A plan without these words is executed as it stands, and nothing runs before."""
+_UNSETTLED: Final = ("Exchange", "AdaptiveSparkPlan", "InMemoryTableScan", "Subquery")
+"""A plan without nodes of these names is executed as it stands, and nothing runs before."""
 
 
 def source_in_partitions(graph: StreamGraph, slots: int) -> DataFrameSource | None:
@@ -92,8 +92,7 @@ def partition_count(frame: "DataFrame") -> int | None:
 
 def _count(plan: Any) -> int | None:
     """Of a physical plan; the partitions behind a shuffle may be put together at run time."""
-    text = str(plan.toString())
-    if not any(word in text for word in _UNSETTLED):
+    if _is_settled(plan):
         return int(plan.execute().getNumPartitions())
     kind = str(plan.getClass().getSimpleName())
     if kind == "AdaptiveSparkPlanExec":
@@ -110,6 +109,13 @@ def _count(plan: Any) -> int | None:
         return None
     below, own = _count(children.apply(0)), _declared(plan)
     return below if below is None or own is None else min(below, own)
+
+
+def _is_settled(plan: Any) -> bool:
+    kind, below = str(plan.getClass().getSimpleName()), plan.children()
+    if any(word in kind for word in _UNSETTLED) or plan.subqueries().nonEmpty():
+        return False
+    return all(_is_settled(below.apply(place)) for place in range(below.size()))
 
 
 def _declared(plan: Any) -> int | None:

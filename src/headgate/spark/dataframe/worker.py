@@ -20,7 +20,6 @@ from headgate.host.net.contact import DriverContact
 from headgate.host.worker.task_manager import run_task_manager
 from headgate.spark.dataframe.packing import packed_output
 from headgate.spark.dataframe.plan import sort_parts
-from headgate.spark.dataframe.row_limits import stage_name
 from headgate.spark.job_files import JobFiles
 from headgate.spark.security import PublicContact
 from headgate.spark.spark_task import GRACE_S, at_stage, spark_place
@@ -45,7 +44,7 @@ class FrameProcess:
         slot, stage = spark_place(self.contact)
         contact = self.contact.complete()
         if self.outlet is not None:
-            contact = at_stage(contact, stage_name(stage))
+            contact = at_stage(contact, stage)
         with self.job_files.unpacked(), Border(self.inlets, self.outlet) as border:
             sort = partial(sort_parts, len(self.inlets))
             feeder = _start("headgate-feeder", lambda: border.feed(batches, sort))
