@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,6 @@ from headgate.base.errors import TaskCancelled
 from headgate.connectors.dataframe.border import (
     BatchSpill,
     Border,
-    DirectBorder,
     Inlet,
     _inlets,
     _outlets,
@@ -235,25 +235,17 @@ def test_spill_gives_back_what_it_took_and_its_room(
     spill.close()
 
 
-def test_a_direct_border_gives_what_spark_has_and_keeps_what_is_sent() -> None:
-    with DirectBorder("in", "out", iter([batch(0), batch(100, 0), batch(100)])) as border:
-        inlet, outlet = inlet_of("in"), outlet_of("out")
-        reader = RowReader(inlet, ["n"])
-        outlet.send(batch(7, 1))
-        assert [row.n for row in read_to_end(reader)] == list(range(200))
-        assert inlet.has_ended and not outlet.is_limited
-        assert [sent.num_rows for sent in border.sent()] == [1]
-        assert border.sent() == []
-    assert not _inlets and not _outlets
-
-
-def test_a_direct_border_tells_broken_input_from_a_failed_function() -> None:
-    def broken() -> Iterator[pa.RecordBatch]:
-        yield batch(0)
-        raise OSError("Spark hung up")
-
-    with DirectBorder("in", "out", broken()) as border:
-        assert border.take() is not None
-        with pytest.raises(TaskCancelled, match="Spark hung up"):
-            border.take()
-        assert isinstance(border.broken, OSError)
+def test_a_thread_alone_puts_polls_and_takes_what_was_sent_without_waiting() -> None:
+    with Border(["in"], "out", inf) as border:
+        reader = RowReader(inlet_of("in"), ["n"])
+        for number in range(3):
+            border.put(0, batch(number * ROWS))
+            rows = read_some(reader)
+            assert rows is not None and len(rows) == ROWS
+            outlet_of("out").send(batch(number, 1))
+            outlet_of("out").send(batch(number, 1))
+            assert [sent.num_rows for sent in border.sent()] == [1, 1]
+            assert reader.poll(1) == border.sent() == []
+        border.fed()
+        assert read_to_end(reader) == []
+        border.check()

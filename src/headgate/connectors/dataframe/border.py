@@ -10,7 +10,6 @@ end. After ``close`` no token and no file remains.
 
 import tempfile
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -109,9 +108,12 @@ class Border:
     """Open from its construction to ``close``."""
 
     def __init__(
-        self, inlets: Sequence[str], outlet: str | None, room_bytes: int = ROOM_BYTES
+        self, inlets: Sequence[str], outlet: str | None, room_bytes: float = ROOM_BYTES
     ) -> None:
-        """Tokens of the inlets and of the outlet, if there is one."""
+        """Tokens of the inlets and of the outlet, if there is one.
+
+        Whoever puts, polls and sends on one thread gives ``room_bytes`` without a bound.
+        """
         self.room_bytes = room_bytes
         self._changed = threading.Condition()
         self._inlets = [Inlet(self) for _ in inlets]
@@ -137,11 +139,32 @@ class Border:
         try:
             for batch in batches:
                 for number, part in sort(batch):
-                    self._put(self._inlets[number], part)
+                    self.put(number, part)
         except _Closed:
             return
         except Exception as raised:
             error = raised
+        self.fed(error)
+
+    def put(self, number: int, batch: pa.RecordBatch) -> None:
+        """Bring a batch to an inlet; waits while that is full."""
+        inlet = self._inlets[number]
+        with self._changed:
+            while inlet.is_full and not self._is_over and not inlet.is_closed:
+                if any(other.starves for other in self._inlets if other is not inlet):
+                    inlet.spill.put(batch)
+                    return
+                self._changed.wait()
+            if self._is_over:
+                raise _Closed
+            if not inlet.is_closed:
+                inlet.starves = False
+                inlet.batches.append(batch)
+                inlet.held_bytes += batch.nbytes
+        inlet.wake()
+
+    def fed(self, error: Exception | None = None) -> None:
+        """The whole input was brought, or is broken."""
         with self._changed:
             self._fed = True
             self._feeding_error = error
@@ -173,6 +196,15 @@ class Border:
                 self._outgoing_bytes -= batch.nbytes
                 self._changed.notify_all()
             yield batch
+
+    def sent(self) -> list[pa.RecordBatch]:
+        """What tasks have sent and was not handed to Spark, without waiting for more."""
+        with self._changed:
+            batches = list(self._outgoing)
+            self._outgoing.clear()
+            self._outgoing_bytes = 0
+            self._changed.notify_all()
+        return batches
 
     def end(self) -> None:
         """No task sends any more."""
@@ -264,21 +296,6 @@ class Border:
             inlet.spill.close()
             self._changed.notify_all()
 
-    def _put(self, inlet: Inlet, batch: pa.RecordBatch) -> None:
-        with self._changed:
-            while inlet.is_full and not self._is_over and not inlet.is_closed:
-                if any(other.starves for other in self._inlets if other is not inlet):
-                    inlet.spill.put(batch)
-                    return
-                self._changed.wait()
-            if self._is_over:
-                raise _Closed
-            if not inlet.is_closed:
-                inlet.starves = False
-                inlet.batches.append(batch)
-                inlet.held_bytes += batch.nbytes
-        inlet.wake()
-
     @property
     def _is_over(self) -> bool:
         """Whether the rest of the input is of no use."""
@@ -293,74 +310,17 @@ class _Closed(Exception):
     """Ends the feeding."""
 
 
-class DirectBorder:
-    """The border of a Spark task that runs a job's chain on its own thread, and nothing beside it.
-
-    It is inlet and outlet at once: ``take`` waits for Spark's next batch, what is sent is kept
-    until the chain has returned. Law: after ``close`` no token remains.
-    """
-
-    is_limited = False
-
-    def __init__(self, inlet: str, outlet: str, batches: Iterable[pa.RecordBatch]) -> None:
-        self.broken: Exception | None = None
-        """What Spark's input has broken off with."""
-        self.waited_s = 0.0
-        """For Spark's input."""
-        self.wake: Callable[[], None] = lambda: None
-        self.has_ended = False
-        """Whether all rows were taken."""
-        self._batches = iter(batches)
-        self._sent: list[pa.RecordBatch] = []
-        self._tokens = inlet, outlet
-        _inlets[inlet] = self
-        _outlets[outlet] = self
-
-    def take(self) -> "pa.RecordBatch | None":
-        """The next batch; None: there is none."""
-        began = time.perf_counter()
-        try:
-            batch = next(self._batches, None)
-        except Exception as error:
-            self.broken = error
-            raise TaskCancelled(f"Spark's input has broken off: {error}") from error
-        finally:
-            self.waited_s += time.perf_counter() - began
-        self.has_ended = batch is None
-        return batch
-
-    def send(self, batch: pa.RecordBatch) -> None:
-        """Keep a batch for Spark."""
-        self._sent.append(batch)
-
-    def sent(self) -> list[pa.RecordBatch]:
-        """What was sent since the last time."""
-        sent, self._sent = self._sent, []
-        return sent
-
-    def close(self) -> None:
-        """Idempotent; a reader closes its inlet, too."""
-        _inlets.pop(self._tokens[0], None)
-        _outlets.pop(self._tokens[1], None)
-
-    def __enter__(self) -> "DirectBorder":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
+_inlets: dict[str, Inlet] = {}
+_outlets: dict[str, Border] = {}
 
 
-_inlets: dict[str, Inlet | DirectBorder] = {}
-_outlets: dict[str, Border | DirectBorder] = {}
-
-
-def inlet_of(token: str) -> Inlet | DirectBorder:
+def inlet_of(token: str) -> Inlet:
     """The inlet of a DataFrame in this process."""
     assert token in _inlets, "rows of a DataFrame come only to tasks that Spark has started"
     return _inlets[token]
 
 
-def outlet_of(token: str) -> Border | DirectBorder:
+def outlet_of(token: str) -> Border:
     """Where records leave this process as rows."""
     assert token in _outlets, "rows of a DataFrame leave only from tasks that Spark has started"
     return _outlets[token]

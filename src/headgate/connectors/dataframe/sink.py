@@ -8,7 +8,7 @@ import secrets
 from typing import Any, Final
 
 from headgate.connectors.arrow.columns import ColumnMaker, RowShape
-from headgate.connectors.dataframe.border import Border, DirectBorder, outlet_of
+from headgate.connectors.dataframe.border import Border, outlet_of
 from headgate.core.columns.batches import SchemaCheck
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Sink, SinkWriter
@@ -43,7 +43,7 @@ class DataFrameSink(Sink):
 class RowWriter(SinkWriter):
     """Buffers values by column. ``write`` may block until Spark has taken earlier rows."""
 
-    def __init__(self, border: Border | DirectBorder, maker: ColumnMaker, width: int) -> None:
+    def __init__(self, border: Border, maker: ColumnMaker, width: int) -> None:
         self._border = border
         self._maker = maker
         self._columns: list[list[Any]] = [[] for _ in range(width)]
@@ -79,7 +79,7 @@ class RowWriter(SinkWriter):
 class FrameBatchWriter(SinkWriter):
     """Hands batches on as they are, but for types that Spark would not take."""
 
-    def __init__(self, border: Border | DirectBorder, check: SchemaCheck) -> None:
+    def __init__(self, border: Border, check: SchemaCheck) -> None:
         self._border = border
         self._check = check
 

@@ -17,7 +17,7 @@ from headgate.api.row import Row
 from headgate.base.errors import StateBroken
 from headgate.base.moved import first_bytes
 from headgate.connectors.arrow.rows import RowMaker
-from headgate.connectors.dataframe.border import DirectBorder, Inlet, inlet_of
+from headgate.connectors.dataframe.border import Inlet, inlet_of
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
 
@@ -80,9 +80,7 @@ class RowReader(SplitReader):
 
     gives_away = True
 
-    def __init__(
-        self, inlet: Inlet | DirectBorder, names: Sequence[str], before: Read = (0, b"", 1)
-    ) -> None:
+    def __init__(self, inlet: Inlet, names: Sequence[str], before: Read = (0, b"", 1)) -> None:
         """``before``: what an earlier run has read."""
         self._inlet = inlet
         self._names = names

@@ -11,12 +11,13 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Final
 
 import pyarrow as pa
 
 from headgate.base.errors import RunFailed, TaskCancelled
-from headgate.connectors.dataframe.border import DirectBorder
+from headgate.connectors.dataframe.border import Border
 from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
 from headgate.core.chain.chain import Chain
@@ -58,36 +59,43 @@ class PartitionProcess:
         with (
             self.job_files.unpacked(),
             contact.in_use(),
-            DirectBorder(self.inlet, self.outlet, batches) as border,
+            Border([self.inlet], self.outlet, inf) as border,
         ):
             figures = PartitionFigures()
             report = report_of(contact, stage, figures)
             try:
-                yield from self._outgoing(number, border, report, figures)
+                yield from self._outgoing(number, batches, border, report, figures)
+            except _InputBroken as broken:  # Spark knows why
+                raise broken.error from None
+            except TaskCancelled:
+                raise
             except (Exception, SystemExit) as error:
-                if border.broken is not None:  # Spark knows why
-                    raise border.broken from None
-                if isinstance(error, TaskCancelled):
-                    raise
                 raise _reported(report, error) from error
             finally:
                 report.ended(figures)
 
     def _outgoing(
-        self, number: int, border: DirectBorder, report: ProcessReport, figures: PartitionFigures
+        self,
+        number: int,
+        batches: Iterable[pa.RecordBatch],
+        border: Border,
+        report: ProcessReport,
+        figures: PartitionFigures,
     ) -> Iterator[pa.RecordBatch]:
         (vertex,) = unship(self.code).values()
         chain = Chain(vertex.chain, (), _NoLoan())
         figures.operators = chain.figures
         try:
             chain.open(partial(_context, self._info(vertex, number)))
-            polled = PollResult.RECORDS
-            while polled is not PollResult.ENDED:
+            for batch in _waited_for(batches, figures):
                 if report.is_cancelled:
                     raise TaskCancelled("the action was cancelled")
-                polled = chain.poll_source(POLLED)
-                figures.idle_s = border.waited_s
-                yield from _handed_over(border, figures)
+                border.put(0, batch)
+                while chain.poll_source(POLLED) is PollResult.RECORDS:
+                    yield from _handed_over(border, figures)
+            border.fed()
+            while chain.poll_source(POLLED) is not PollResult.ENDED:
+                pass
             chain.finish()
             yield from _handed_over(border, figures)
         finally:
@@ -98,7 +106,33 @@ class PartitionProcess:
         return TaskInfo(self.job, vertex.name, task, vertex.parallelism, vertex.max_parallelism)
 
 
-def _handed_over(border: DirectBorder, figures: PartitionFigures) -> Iterator[pa.RecordBatch]:
+class _InputBroken(Exception):
+    """Spark's input has broken off with this error."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _waited_for(
+    batches: Iterable[pa.RecordBatch], figures: PartitionFigures
+) -> Iterator[pa.RecordBatch]:
+    """Spark's batches; raises _InputBroken."""
+    left = iter(batches)
+    while True:
+        began = time.perf_counter()
+        try:
+            batch = next(left, None)
+        except Exception as error:
+            raise _InputBroken(error) from error
+        finally:
+            figures.idle_s += time.perf_counter() - began
+        if batch is None:
+            return
+        yield batch
+
+
+def _handed_over(border: Border, figures: PartitionFigures) -> Iterator[pa.RecordBatch]:
     for batch in border.sent():
         began = time.perf_counter()
         yield batch
