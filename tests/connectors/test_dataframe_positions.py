@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import StateBroken
-from headgate.connectors.dataframe.border import Border
+from headgate.connectors.dataframe.bridge import BatchBridge
 from headgate.connectors.dataframe.source import DataFrameSource
 from tests.connectors.kit import read_some, task_context
 
@@ -25,16 +25,16 @@ def batches(numbers: Sequence[int], sizes: Sequence[int]) -> Iterator[pa.RecordB
 
 
 class Fed:
-    """A border that has all rows, and a reader of them."""
+    """A bridge that has all rows, and a reader of them."""
 
     def __init__(self, numbers: Sequence[int], sizes: Sequence[int], position: Any = None) -> None:
         self.source = DataFrameSource(None, ["n", "t"])
-        self._border = Border([self.source.token], None)
-        self._border.feed(batches(numbers, sizes), lambda batch: [(0, batch)])
+        self._bridge = BatchBridge([self.source.token], None)
+        self._bridge.feed(batches(numbers, sizes), lambda batch: [(0, batch)])
         try:
             self.reader = self.source.open(0, position, task_context())
         except BaseException:
-            self._border.close()
+            self._bridge.close()
             raise
 
     def read(self, limit: int) -> list[int]:
@@ -51,7 +51,7 @@ class Fed:
 
     def close(self) -> None:
         self.reader.close()
-        self._border.close()
+        self._bridge.close()
 
 
 sizes_of = st.lists(st.integers(0, 5), max_size=8)
@@ -107,7 +107,7 @@ def test_another_number_of_tasks_is_refused() -> None:
 
 def test_rows_that_an_earlier_run_has_read_to_the_end_are_dropped() -> None:
     source = DataFrameSource(None, ["n", "t"])
-    with Border([source.token], None) as border:
+    with BatchBridge([source.token], None) as bridge:
         source.passed_over(0)
-        border.feed(batches(range(10), [4]), lambda batch: [(0, batch)])
-        border.check()
+        bridge.feed(batches(range(10), [4]), lambda batch: [(0, batch)])
+        bridge.check()

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headgate.connectors.dataframe.border import _inlets, _outlets
+from headgate.connectors.dataframe.bridge import _inlets, _outlets
 from headgate.datastream import CoMapFunction, MapFunction, RuntimeContext
 
 
@@ -103,7 +103,7 @@ def resident_bytes() -> int:
 
 
 def left_behind(rows: object) -> list[str]:
-    """Threads of Headgate, open borders and connections of a worker that is between two jobs."""
+    """Threads of Headgate, open bridges and connections of a worker that is between two jobs."""
     threads = [t.name for t in threading.enumerate() if t.name.startswith("headgate")]
     return [*threads, *_inlets, *_outlets]
 

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.base.errors import BatchUnfit, StateBroken
 from headgate.connectors.arrow.columns import RowShape
-from headgate.connectors.dataframe.border import Border
+from headgate.connectors.dataframe.bridge import BatchBridge
 from headgate.connectors.dataframe.sink import BATCH_BYTES, MOST_ROWS, DataFrameSink
 from headgate.connectors.dataframe.source import DataFrameSource
 from tests.connectors.kit import task_context
@@ -16,14 +16,14 @@ from tests.connectors.kit import task_context
 def sizes_of(values: list[object], bundle: int, kind: pa.DataType) -> list[int]:
     sink = DataFrameSink("v")
     sink.shape = RowShape(pa.schema([("v", kind)]), (str(kind),), "UTC")
-    with Border([], sink.token, room_bytes=1 << 40) as border:
+    with BatchBridge([], sink.token, room_bytes=1 << 40) as bridge:
         writer = pickle.loads(pickle.dumps(sink)).create_writer(task_context())
         for start in range(0, len(values), bundle):
             writer.write(values[start : start + bundle])
         writer.flush()
         writer.close()
-        border.end()
-        batches = list(border.outgoing())
+        bridge.end()
+        batches = list(bridge.outgoing())
     assert [value for batch in batches for value in batch.column(0).to_pylist()] == values
     return [batch.num_rows for batch in batches]
 
@@ -47,8 +47,8 @@ def test_no_row_waits_for_others_if_only_some_are_wanted() -> None:
     sink = DataFrameSink("v")
     sink.shape = RowShape(pa.schema([("v", pa.int64())]), ("long",), "UTC")
     counts: list[int] = []
-    with Border([], sink.token) as border:
-        border.limited(100, counts.append)
+    with BatchBridge([], sink.token) as bridge:
+        bridge.limited(100, counts.append)
         writer = sink.create_writer(task_context())
         writer.write([1])
         writer.write([2, 3])
@@ -66,7 +66,7 @@ def test_source_leaves_its_dataframe_in_the_driver() -> None:
 def test_batches_are_handed_on_as_they_are_but_for_their_types() -> None:
     sink = DataFrameSink("v", as_batches=True)
     sink.shape = RowShape(pa.schema([("v", pa.int64())]), ("long",), "UTC")
-    with Border([], sink.token) as border:
+    with BatchBridge([], sink.token) as bridge:
         writer = pickle.loads(pickle.dumps(sink)).create_writer(task_context())
         batch = pa.record_batch({"v": [1, 2]})
         small = pa.record_batch({"v": pa.array([3], pa.int8())})
@@ -75,8 +75,8 @@ def test_batches_are_handed_on_as_they_are_but_for_their_types() -> None:
             writer.write([pa.record_batch({"w": [1]})])
         writer.flush()
         writer.close()
-        border.end()
-        found = list(border.outgoing())
+        bridge.end()
+        found = list(bridge.outgoing())
     assert found == [batch, pa.record_batch({"v": [3]})]
 
 
@@ -84,8 +84,8 @@ def read_on(position: object, batches: list[pa.RecordBatch]) -> tuple[list[int],
     """What a task reads from there, and where it is then."""
     source = DataFrameSource(None, ["n"])
     source.as_batches = True
-    with Border([source.token], None) as border:
-        border.feed(iter(batches), lambda batch: [(0, batch)])
+    with BatchBridge([source.token], None) as bridge:
+        bridge.feed(iter(batches), lambda batch: [(0, batch)])
         reader = source.open(0, position, task_context())
         found: list[int] = []
         while (given := reader.poll(10)) is not None:

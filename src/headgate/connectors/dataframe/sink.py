@@ -1,4 +1,4 @@
-"""Records as rows of a Spark DataFrame; they leave each process through its border.
+"""Records as rows of a Spark DataFrame; they leave each process through its bridge.
 
 Law: when ``flush`` has returned, all rows were handed over. Batches have the size that suits Spark,
 in rows and in bytes; if only some rows are wanted, none waits for others.
@@ -8,7 +8,7 @@ import secrets
 from typing import Any, Final
 
 from headgate.connectors.arrow.columns import ColumnMaker, RowShape
-from headgate.connectors.dataframe.border import Border, outlet_of
+from headgate.connectors.dataframe.bridge import BatchBridge, outlet_of
 from headgate.core.columns.batches import SchemaCheck
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Sink, SinkWriter
@@ -43,8 +43,8 @@ class DataFrameSink(Sink):
 class RowWriter(SinkWriter):
     """Buffers values by column. ``write`` may block until Spark has taken earlier rows."""
 
-    def __init__(self, border: Border, maker: ColumnMaker, width: int) -> None:
-        self._border = border
+    def __init__(self, bridge: BatchBridge, maker: ColumnMaker, width: int) -> None:
+        self._bridge = bridge
         self._maker = maker
         self._columns: list[list[Any]] = [[] for _ in range(width)]
         self._target = FIRST_ROWS
@@ -58,7 +58,7 @@ class RowWriter(SinkWriter):
                 column.extend(values)
             if len(self._columns[0]) >= self._target:
                 self.flush()
-        if self._border.is_limited:
+        if self._bridge.is_limited:
             self.flush()
 
     def flush(self) -> None:
@@ -70,7 +70,7 @@ class RowWriter(SinkWriter):
             column.clear()
         fitting = rows * BATCH_BYTES // max(1, batch.nbytes)
         self._target = max(1, min(MOST_ROWS, fitting))
-        self._border.send(batch)
+        self._bridge.send(batch)
 
     def close(self) -> None:
         self._columns = [[] for _ in self._columns]
@@ -79,14 +79,14 @@ class RowWriter(SinkWriter):
 class FrameBatchWriter(SinkWriter):
     """Hands batches on as they are, but for types that Spark would not take."""
 
-    def __init__(self, border: Border, check: SchemaCheck) -> None:
-        self._border = border
+    def __init__(self, bridge: BatchBridge, check: SchemaCheck) -> None:
+        self._bridge = bridge
         self._check = check
 
     def write(self, records: list[Any]) -> None:
         for batch in records:
             if batch.num_rows:
-                self._border.send(self._check.fit(batch, "it was given"))
+                self._bridge.send(self._check.fit(batch, "it was given"))
 
     def flush(self) -> None:
         """Nothing waits here."""

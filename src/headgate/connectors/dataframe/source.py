@@ -1,4 +1,4 @@
-"""The rows of a Spark DataFrame as a source; each task gets its own through its process's border.
+"""The rows of a Spark DataFrame as a source; each task gets its own by the bridge of its process.
 
 Law: each row is read once, by one task; their order is not kept unless one was requested. Spark
 delivers all rows again to a restarted job, so a position is a number of rows to skip. That is sound
@@ -17,7 +17,7 @@ from headgate.api.row import Row
 from headgate.base.errors import StateBroken
 from headgate.base.moved import first_bytes
 from headgate.connectors.arrow.rows import RowMaker
-from headgate.connectors.dataframe.border import Inlet, inlet_of
+from headgate.connectors.dataframe.bridge import Inlet, inlet_of
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
 

@@ -17,9 +17,10 @@ from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
 from headgate.spark.dataframe.action_errors import install_error_conversion
 from headgate.spark.dataframe.actions import Actions
+from headgate.spark.dataframe.barrier_task import BarrierTask
 from headgate.spark.dataframe.lazy_jobs import keep_until_forgotten
 from headgate.spark.dataframe.packing import OUTPUT_SCHEMA, unpacked_output
-from headgate.spark.dataframe.partition_worker import PartitionProcess
+from headgate.spark.dataframe.partition_task import PartitionTask
 from headgate.spark.dataframe.partitions import source_in_partitions
 from headgate.spark.dataframe.plan import (
     FrameInput,
@@ -30,7 +31,6 @@ from headgate.spark.dataframe.plan import (
 )
 from headgate.spark.dataframe.queries import function_of
 from headgate.spark.dataframe.schema import TypeUnknown, check_types, read_schema, row_shape
-from headgate.spark.dataframe.worker import FrameProcess
 from headgate.spark.job import PreparedJob
 from headgate.spark.session import find_session, slots
 from headgate.spark.submission import prepare, ship_code
@@ -133,7 +133,7 @@ def partition_plan(
     """A job without exchanges over the partitions of its DataFrame: no barrier, no shuffle."""
     code = ship_code(program, prepared.graph)
     contact, files = prepared.public_contact(""), prepared.job_files
-    process = PartitionProcess(contact, program.name, code, source.token, sink.token, files)
+    process = PartitionTask(contact, program.name, code, source.token, sink.token, files)
 
     def headgate(batches: Iterable[Any]) -> Iterator[Any]:  # its name stands in Spark's plan
         return process(batches)
@@ -158,7 +158,7 @@ def barrier_plan(
     inputs = list(_inputs(program, prepared.graph))
     tokens = tuple(source.token for source, _ in inputs)
     contact = prepared.public_contact(stage)
-    process = FrameProcess(contact, tokens, outlet, prepared.job_files, packs)
+    process = BarrierTask(contact, tokens, outlet, prepared.job_files, packs)
     frames = [frame for _, frame in inputs]
     session = frames[0].dataframe.sparkSession if frames else prepared.session
 

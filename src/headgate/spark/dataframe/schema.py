@@ -1,4 +1,4 @@
-"""Spark's types in Arrow's words, for the schemas that may cross the border.
+"""Spark's types in Arrow's words, for the schemas that go in and out.
 
 Spark has such a table itself; it is private, differs from version to version, and does not name the
 column that it stumbles over.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TypeUnknown(Exception):
-    """A type that does not cross the border; ``path`` leads to it, ``problem`` says what it is."""
+    """A type that does not go in or out; ``path`` leads to it, ``problem`` says what it is."""
 
     def __init__(self, problem: str, path: str = "") -> None:
         super().__init__(problem)

@@ -1,4 +1,4 @@
-"""What Spark runs in its workers for a job with DataFrames: a task manager at the border.
+"""What Spark runs in its workers for a job with DataFrames: a task manager in a barrier stage.
 
 The calling thread hands rows to Spark, a second one takes rows from it, a third is the task
 manager. Law: the rows end well only if the run has finished, otherwise an error says why not; where
@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from headgate.base.errors import RunFailed
-from headgate.connectors.dataframe.border import Border
+from headgate.connectors.dataframe.bridge import BatchBridge
 from headgate.host.net.contact import DriverContact
 from headgate.host.worker.task_manager import run_task_manager
 from headgate.spark.dataframe.packing import packed_output
@@ -29,7 +29,7 @@ JOIN_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class FrameProcess:
+class BarrierTask:
     """Called by Spark with the batches of one partition; gives batches of the result."""
 
     contact: PublicContact
@@ -45,15 +45,15 @@ class FrameProcess:
         contact = self.contact.complete()
         if self.outlet is not None:
             contact = at_stage(contact, stage)
-        with self.job_files.unpacked(), Border(self.inlets, self.outlet) as border:
+        with self.job_files.unpacked(), BatchBridge(self.inlets, self.outlet) as bridge:
             sort = partial(sort_parts, len(self.inlets))
-            feeder = _start("headgate-feeder", lambda: border.feed(batches, sort))
-            manager = _TaskManager(contact, slot, border)
+            feeder = _start("headgate-feeder", lambda: bridge.feed(batches, sort))
+            manager = _TaskManager(contact, slot, bridge)
             try:
-                outgoing = border.outgoing()
+                outgoing = bridge.outgoing()
                 yield from packed_output(outgoing) if self.packs else outgoing
             except BaseException:  # Spark has closed this generator, or the process is to end
-                border.close()
+                bridge.close()
                 manager.leave("Spark wants no more rows")
                 raise
             finally:
@@ -62,8 +62,8 @@ class FrameProcess:
                 raise manager.error
             if not manager.problem:
                 feeder.join()  # ends between two batches: Spark sees that it cannot use us again
-                border.check()
-            elif self.outlet is not None or not border.is_fed:
+                bridge.check()
+            elif self.outlet is not None or not bridge.is_fed:
                 # With input left, Spark's worker would take rows for commands: it has to end.
                 time.sleep(GRACE_S)
                 raise RunFailed(manager.problem)
@@ -72,12 +72,12 @@ class FrameProcess:
 class _TaskManager:
     """The task manager on its thread."""
 
-    def __init__(self, contact: DriverContact, slot: int, border: Border) -> None:
+    def __init__(self, contact: DriverContact, slot: int, bridge: BatchBridge) -> None:
         self.problem = ""
         self.error: BaseException | None = None
         self._contact = contact
         self._slot = slot
-        self._border = border
+        self._bridge = bridge
         self.leave: Callable[[str], None] = lambda problem: None
         """Tell it to end before the driver does."""
         self._thread = _start("headgate-task-manager", self._run)
@@ -92,12 +92,12 @@ class _TaskManager:
                 self._slot,
                 may_exit=True,
                 on_ready=self._ready,
-                outlet=self._border,
+                outlet=self._bridge,
             )
         except BaseException as error:
             self.error = error
         finally:
-            self._border.end()
+            self._bridge.end()
 
     def _ready(self, leave: Callable[[str], None]) -> None:
         self.leave = leave

@@ -17,7 +17,7 @@ from typing import Final
 import pyarrow as pa
 
 from headgate.base.errors import RunFailed, TaskCancelled
-from headgate.connectors.dataframe.border import Border
+from headgate.connectors.dataframe.bridge import BatchBridge
 from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
 from headgate.core.chain.chain import Chain
@@ -41,7 +41,7 @@ POLLED: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionProcess:
+class PartitionTask:
     """Called by Spark with the batches of one partition; gives batches of the result."""
 
     contact: PublicContact
@@ -59,12 +59,12 @@ class PartitionProcess:
         with (
             self.job_files.unpacked(),
             contact.in_use(),
-            Border([self.inlet], self.outlet, inf) as border,
+            BatchBridge([self.inlet], self.outlet, inf) as bridge,
         ):
             figures = PartitionFigures()
             report = report_of(contact, stage, figures)
             try:
-                yield from self._outgoing(number, batches, border, report, figures)
+                yield from self._outgoing(number, batches, bridge, report, figures)
             except _InputBroken as broken:  # Spark knows why
                 raise broken.error from None
             except TaskCancelled:
@@ -78,7 +78,7 @@ class PartitionProcess:
         self,
         number: int,
         batches: Iterable[pa.RecordBatch],
-        border: Border,
+        bridge: BatchBridge,
         report: ProcessReport,
         figures: PartitionFigures,
     ) -> Iterator[pa.RecordBatch]:
@@ -90,14 +90,14 @@ class PartitionProcess:
             for batch in _waited_for(batches, figures):
                 if report.is_cancelled:
                     raise TaskCancelled("the action was cancelled")
-                border.put(0, batch)
+                bridge.put(0, batch)
                 while chain.poll_source(POLLED) is PollResult.RECORDS:
-                    yield from _handed_over(border, figures)
-            border.fed()
+                    yield from _handed_over(bridge, figures)
+            bridge.fed()
             while chain.poll_source(POLLED) is not PollResult.ENDED:
                 pass
             chain.finish()
-            yield from _handed_over(border, figures)
+            yield from _handed_over(bridge, figures)
         finally:
             chain.close()
 
@@ -132,8 +132,8 @@ def _waited_for(
         yield batch
 
 
-def _handed_over(border: Border, figures: PartitionFigures) -> Iterator[pa.RecordBatch]:
-    for batch in border.sent():
+def _handed_over(bridge: BatchBridge, figures: PartitionFigures) -> Iterator[pa.RecordBatch]:
+    for batch in bridge.sent():
         began = time.perf_counter()
         yield batch
         figures.held_up_s += time.perf_counter() - began

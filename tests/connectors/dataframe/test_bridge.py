@@ -1,4 +1,4 @@
-"""The border: every row once, bounded, never stuck, nothing left behind."""
+"""The bridge: every row once, bounded, never stuck, nothing left behind."""
 
 import threading
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from headgate.base.errors import TaskCancelled
-from headgate.connectors.dataframe.border import (
+from headgate.connectors.dataframe.bridge import (
+    BatchBridge,
     BatchSpill,
-    Border,
     Inlet,
     _inlets,
     _outlets,
@@ -43,7 +43,7 @@ def to_first(made: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 class Feeding:
     """A thread that feeds so many batches."""
 
-    def __init__(self, border: Border, batches: int, sort: object = to_first) -> None:
+    def __init__(self, bridge: BatchBridge, batches: int, sort: object = to_first) -> None:
         self.given = 0
 
         def give() -> Iterator[pa.RecordBatch]:
@@ -51,7 +51,7 @@ class Feeding:
                 self.given = number + 1
                 yield batch(number * ROWS)
 
-        self.thread = threading.Thread(target=lambda: border.feed(give(), sort))  # type: ignore[arg-type]
+        self.thread = threading.Thread(target=lambda: bridge.feed(give(), sort))  # type: ignore[arg-type]
         self.thread.start()
 
     def __enter__(self) -> "Feeding":
@@ -67,19 +67,19 @@ def numbers(inlet: Inlet) -> list[int]:
 
 
 def test_rows_come_once_and_then_the_end() -> None:
-    with Border(["in"], None) as border, Feeding(border, 5):
+    with BatchBridge(["in"], None) as bridge, Feeding(bridge, 5):
         assert numbers(inlet_of("in")) == list(range(5 * ROWS))
-        border.check()
+        bridge.check()
 
 
 def test_small_polls_get_small_parts() -> None:
-    with Border(["in"], None) as border, Feeding(border, 3):
+    with BatchBridge(["in"], None) as bridge, Feeding(bridge, 3):
         reader = RowReader(inlet_of("in"), ["n"])
         assert len(read_to_end(reader, limit=7)) == 3 * ROWS
 
 
 def test_full_inlet_makes_spark_wait() -> None:
-    with Border(["in"], None, ROOM) as border, Feeding(border, 50) as feeding:
+    with BatchBridge(["in"], None, ROOM) as bridge, Feeding(bridge, 50) as feeding:
         inlet = inlet_of("in")
         while not inlet.is_full:
             threading.Event().wait(0.001)
@@ -89,22 +89,22 @@ def test_full_inlet_makes_spark_wait() -> None:
 
 
 def test_full_inlet_goes_on_in_a_file_while_another_starves() -> None:
-    with Border(["a", "b"], None, ROOM) as border, Feeding(border, 60, alternating):
+    with BatchBridge(["a", "b"], None, ROOM) as bridge, Feeding(bridge, 60, alternating):
         first, second = inlet_of("a"), inlet_of("b")
         found = numbers(second)  # nobody reads the first one meanwhile
         assert len(found) == 30 * ROWS
         assert len(first.spill) > 0
         assert first.held_bytes <= ROOM + batch(0).nbytes
         assert sorted(found + numbers(first)) == list(range(60 * ROWS))
-        border.check()
+        bridge.check()
 
 
 def test_rows_that_no_task_reads_are_noticed() -> None:
-    with Border(["in"], None) as border:
-        with Feeding(border, 1):
+    with BatchBridge(["in"], None) as bridge:
+        with Feeding(bridge, 1):
             pass
         with pytest.raises(AssertionError, match="no task here reads them"):
-            border.check()
+            bridge.check()
 
 
 def test_input_that_breaks_reaches_the_task_behind_its_rows() -> None:
@@ -112,8 +112,8 @@ def test_input_that_breaks_reaches_the_task_behind_its_rows() -> None:
         yield batch(0)
         raise OSError("Spark hung up")
 
-    with Border(["in"], None) as border:
-        border.feed(broken(), to_first)
+    with BatchBridge(["in"], None) as bridge:
+        bridge.feed(broken(), to_first)
         reader = RowReader(inlet_of("in"), ["n"])
         assert read_some(reader) is not None
         with pytest.raises(OSError, match="Spark hung up"):
@@ -122,55 +122,55 @@ def test_input_that_breaks_reaches_the_task_behind_its_rows() -> None:
 
 def test_a_task_that_found_nothing_is_woken_by_rows_by_the_end_and_by_the_close() -> None:
     woken: list[int] = []
-    with Border(["a", "b"], None) as border:
+    with BatchBridge(["a", "b"], None) as bridge:
         for number, name in enumerate("ab"):
             inlet_of(name).wake = lambda number=number: woken.append(number)  # type: ignore[misc]
-        border.feed([batch(0)], to_first)
+        bridge.feed([batch(0)], to_first)
         assert woken == [0, 0, 1]
     assert woken == [0, 0, 1, 0, 1]
 
 
 def test_closed_inlet_lets_the_rest_pass() -> None:
-    with Border(["in"], None, ROOM) as border, Feeding(border, 50):
+    with BatchBridge(["in"], None, ROOM) as bridge, Feeding(bridge, 50):
         inlet_of("in").close()
 
 
 def test_close_wakes_who_feeds_and_who_sends() -> None:
-    with Border(["in"], "out", ROOM) as border:
-        feeding = Feeding(border, 50)
+    with BatchBridge(["in"], "out", ROOM) as bridge:
+        feeding = Feeding(bridge, 50)
         errors: list[BaseException] = []
 
         def send() -> None:
             try:
                 while True:
-                    border.send(batch(0))
+                    bridge.send(batch(0))
             except TaskCancelled as error:
                 errors.append(error)
 
         sender = threading.Thread(target=send)
         sender.start()
-        border.close()
+        bridge.close()
         sender.join(30)
         with feeding:
             pass
         assert len(errors) == 1
         with pytest.raises(TaskCancelled):
-            border.take_from(border._inlets[0])
+            bridge.take_from(bridge._inlets[0])
 
 
 def test_outlet_is_bounded_and_ends_behind_the_last_batch() -> None:
-    with Border([], "out", ROOM) as border:
+    with BatchBridge([], "out", ROOM) as bridge:
 
         def send() -> None:
             for number in range(40):
                 outlet_of("out").send(batch(number * ROWS))
-            border.end()
+            bridge.end()
 
         sender = threading.Thread(target=send)
         sender.start()
         found: list[int] = []
-        for out in border.outgoing():
-            assert border._outgoing_bytes <= ROOM + batch(0).nbytes
+        for out in bridge.outgoing():
+            assert bridge._outgoing_bytes <= ROOM + batch(0).nbytes
             found += out.column(0).to_pylist()
         sender.join(30)
         assert found == list(range(40 * ROWS))
@@ -178,37 +178,37 @@ def test_outlet_is_bounded_and_ends_behind_the_last_batch() -> None:
 
 def test_rows_that_have_left_are_counted_and_the_rest_is_dropped_if_only_some_are_wanted() -> None:
     counts: list[int] = []
-    with Border([], "out") as border:
-        border.limited(5, counts.append)
+    with BatchBridge([], "out") as bridge:
+        bridge.limited(5, counts.append)
         for number in range(4):
-            border.send(batch(number * 3, 3))
-        border.end()
-        left = [value for made in border.outgoing() for value in made.column(0).to_pylist()]
+            bridge.send(batch(number * 3, 3))
+        bridge.end()
+        left = [value for made in bridge.outgoing() for value in made.column(0).to_pylist()]
     assert counts == [3, 6]
     assert left == list(range(6))
 
 
 def test_the_input_is_not_read_to_its_end_if_only_some_rows_are_wanted() -> None:
-    with Border(["in"], "out") as border:
-        border.limited(1, lambda rows: None)
-        border.end()
-        with Feeding(border, 1000) as feeding:
+    with BatchBridge(["in"], "out") as bridge:
+        bridge.limited(1, lambda rows: None)
+        bridge.end()
+        with Feeding(bridge, 1000) as feeding:
             pass
-        assert feeding.given == 1 and not border.is_fed
+        assert feeding.given == 1 and not bridge.is_fed
 
 
 def test_rows_may_be_left_if_only_some_are_wanted() -> None:
-    with Border(["in"], "out") as border:
-        border.limited(1, lambda rows: None)
-        with Feeding(border, 1):
+    with BatchBridge(["in"], "out") as bridge:
+        bridge.limited(1, lambda rows: None)
+        with Feeding(bridge, 1):
             pass
-        border.end()
-        assert border.is_fed
-        border.check()
+        bridge.end()
+        assert bridge.is_fed
+        bridge.check()
 
 
 def test_no_token_outlives_its_border() -> None:
-    with Border(["in"], "out"):
+    with BatchBridge(["in"], "out"):
         assert ([*_inlets], [*_outlets]) == (["in"], ["out"])
     assert ([*_inlets], [*_outlets]) == ([], [])
     with pytest.raises(AssertionError, match="only to tasks that Spark has started"):
@@ -236,16 +236,16 @@ def test_spill_gives_back_what_it_took_and_its_room(
 
 
 def test_a_thread_alone_puts_polls_and_takes_what_was_sent_without_waiting() -> None:
-    with Border(["in"], "out", inf) as border:
+    with BatchBridge(["in"], "out", inf) as bridge:
         reader = RowReader(inlet_of("in"), ["n"])
         for number in range(3):
-            border.put(0, batch(number * ROWS))
+            bridge.put(0, batch(number * ROWS))
             rows = read_some(reader)
             assert rows is not None and len(rows) == ROWS
             outlet_of("out").send(batch(number, 1))
             outlet_of("out").send(batch(number, 1))
-            assert [sent.num_rows for sent in border.sent()] == [1, 1]
-            assert reader.poll(1) == border.sent() == []
-        border.fed()
+            assert [sent.num_rows for sent in bridge.sent()] == [1, 1]
+            assert reader.poll(1) == bridge.sent() == []
+        bridge.fed()
         assert read_to_end(reader) == []
-        border.check()
+        bridge.check()

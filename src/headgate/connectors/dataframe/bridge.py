@@ -1,4 +1,4 @@
-"""The border between a Spark task and the tasks of a job that run in its process.
+"""The bridge between a Spark task and the tasks of a job that run in its process.
 
 Spark's rows come in through inlets, one per DataFrame; records leave through an outlet. Tasks find
 both by token. Law: nothing is lost and nothing waits forever: a full inlet makes Spark wait, unless
@@ -72,8 +72,8 @@ Sort = Callable[[pa.RecordBatch], Iterable[tuple[int, pa.RecordBatch]]]
 class Inlet:
     """Rows of one DataFrame on their way to the task of this process that reads them."""
 
-    def __init__(self, border: "Border") -> None:
-        self._border = border
+    def __init__(self, bridge: "BatchBridge") -> None:
+        self._bridge = bridge
         self.batches: deque[pa.RecordBatch] = deque()
         self.held_bytes = 0
         self.spill = BatchSpill()
@@ -84,7 +84,7 @@ class Inlet:
 
     @property
     def is_full(self) -> bool:
-        return self.held_bytes >= self._border.room_bytes
+        return self.held_bytes >= self._bridge.room_bytes
 
     @property
     def is_empty(self) -> bool:
@@ -92,19 +92,19 @@ class Inlet:
 
     def take(self) -> "pa.RecordBatch | None":
         """The next batch; None: nothing now, or nothing more if ``has_ended``."""
-        return self._border.take_from(self)
+        return self._bridge.take_from(self)
 
     @property
     def has_ended(self) -> bool:
         """Whether all rows were taken; raises what broke the input."""
-        return self._border.has_ended(self)
+        return self._bridge.has_ended(self)
 
     def close(self) -> None:
         """Drop what still arrives."""
-        self._border.close_inlet(self)
+        self._bridge.close_inlet(self)
 
 
-class Border:
+class BatchBridge:
     """Open from its construction to ``close``."""
 
     def __init__(
@@ -237,7 +237,7 @@ class Border:
             _inlets.pop(token, None)
             _outlets.pop(token, None)
 
-    def __enter__(self) -> "Border":
+    def __enter__(self) -> "BatchBridge":
         return self
 
     def __exit__(
@@ -311,7 +311,7 @@ class _Closed(Exception):
 
 
 _inlets: dict[str, Inlet] = {}
-_outlets: dict[str, Border] = {}
+_outlets: dict[str, BatchBridge] = {}
 
 
 def inlet_of(token: str) -> Inlet:
@@ -320,7 +320,7 @@ def inlet_of(token: str) -> Inlet:
     return _inlets[token]
 
 
-def outlet_of(token: str) -> Border:
+def outlet_of(token: str) -> BatchBridge:
     """Where records leave this process as rows."""
     assert token in _outlets, "rows of a DataFrame leave only from tasks that Spark has started"
     return _outlets[token]
