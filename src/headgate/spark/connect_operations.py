@@ -8,12 +8,16 @@ as soon as it looks at them are left alone.
 """
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
+from queue import Empty, SimpleQueue
 from typing import Any, Final
+
+from headgate.spark.dataframe.row_limits import LIMIT, OFFSET, PlanNode, limit_of
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +25,12 @@ EXPLAIN_S: Final = 5.0
 LOOK_S: Final = 0.2
 """Between two looks at whether a client that waits before it tries again was closed."""
 _OPTIMIZED: Final = "== Optimized Logical Plan ==\n"
+MOST_LINES: Final = 300
+_JOB: Final = "MapInArrow headgate("
+"""How the line of a job's stage begins in a plan."""
+_LINE: Final = re.compile(r"(?:[: ] {2})*(?:[:+]- )?(?=\w)")
+"""What stands before a node; three characters for each node above it."""
+_SUBQUERY: Final = re.compile(r"\b(?:subquery|exists|list)#\d")
 _SHOWN: Final = ("show_string", "html_string")
 """Relations for ``show``: the server runs their input as soon as it analyzes them."""
 _WRITES: Final = ("write_operation", "write_operation_v2")
@@ -67,7 +77,7 @@ class ConnectOperation:
 
 
 _operations: Final[dict[str, ConnectOperation]] = {}
-operations_ended: Final[list[Callable[[str], None]]] = []
+_ended: Final[list[Callable[[str], None]]] = []
 """Called with the id of each operation that a client of this process waits for no more."""
 
 
@@ -77,29 +87,75 @@ def running_operations(client: Any) -> dict[str, int]:
     return {name: int(getattr(found.progress, "_running", 0)) for name, found in own.items()}
 
 
-def running_queries() -> set[str]:
-    """The ids of those that any client of this process waits for."""
-    return set(_operations)
+class ConnectQueries:
+    """The operations that clients of this process wait for; see ``Queries``.
+
+    The protocol gives an optimized plan in words only. What the client has sent names views and SQL
+    that only the server can look up, and does not say what is cached.
+    """
+
+    def __init__(self) -> None:
+        self._inbox: SimpleQueue[str] | None = None  # opened with the first wait
+
+    def rows_wanted(self, query: str, job: int | None) -> int | None:
+        """``job`` does not matter: a plan with two is left alone."""
+        root = explained_plan(_optimized_plan(query))
+        return None if root is None else limit_of(root)
+
+    def holds(self, query: str, job: int) -> bool:
+        """Views hide what they hold."""
+        if (found := _operations.get(query)) is None:
+            return False
+        return any(part.common.plan_id == job for part in _relations(_whole(found.plan)))
+
+    def has_ended(self, query: str) -> bool:
+        return query not in _operations
+
+    def running(self) -> set[str]:
+        return set(_operations)
+
+    def await_end(self, timeout_s: float) -> str:
+        if self._inbox is None:
+            self._inbox = SimpleQueue()
+            _ended.append(self._inbox.put)
+        try:
+            return self._inbox.get(timeout=timeout_s)
+        except Empty:
+            return ""
+
+    def close(self) -> None:
+        if self._inbox is not None:
+            _ended.remove(self._inbox.put)
 
 
-def is_running(operation: str) -> bool:
-    """Whether a client of this process waits for it."""
-    return operation in _operations
+def explained_plan(text: str) -> PlanNode | None:
+    """A plan with a line for each node, and one job in it; None: it is another text."""
+    lines = text.strip("\n").splitlines()
+    if len(lines) > MOST_LINES or text.count(_JOB) != 1 or _SUBQUERY.search(text):
+        return None
+    path: list[PlanNode] = []
+    for line in lines:
+        prefix = _LINE.match(line)
+        depth = 0 if prefix is None else prefix.end() // 3
+        if prefix is None or depth > len(path) or (path and not depth):
+            return None  # a text of the user's, with lines of its own
+        said = line[prefix.end() :]
+        kind, _, rest = said.partition(" ")
+        count = int(rest) if kind in (LIMIT, OFFSET) and rest.isdecimal() else None
+        node = PlanNode(kind.partition("[")[0], count, said.startswith(_JOB))
+        del path[depth:]
+        if path:
+            path[-1].children.append(node)
+        path.append(node)
+    return path[0] if path else None
 
 
-def operation_holds(operation: str, relation: int) -> bool:
-    """Whether the relation with this number is in the plan of one that runs; views hide theirs."""
-    if (found := _operations.get(operation)) is None:
-        return False
-    return any(part.common.plan_id == relation for part in _relations(_whole(found.plan)))
-
-
-def optimized_plan(operation: str) -> str | None:
-    """The plan of a running operation as its server has optimized it, in words; None: unknown."""
+def _optimized_plan(operation: str) -> str:
+    """The plan of a running operation as its server has optimized it; nothing: it is not known."""
     found = _operations.get(operation)
     plan = None if found is None else _explained(_whole(found.plan))
     if found is None or plan is None:
-        return None
+        return ""
     client, said = found.client, list[str]()
 
     def explain() -> None:
@@ -112,7 +168,7 @@ def optimized_plan(operation: str) -> str | None:
     thread.start()
     thread.join(EXPLAIN_S)
     text = said[0].partition(_OPTIMIZED)[2] if said else ""
-    return text.partition("\n== ")[0] or None
+    return text.partition("\n== ")[0]
 
 
 def note_operations() -> None:
@@ -157,7 +213,7 @@ def _noted_iterator(usual: Callable[..., Iterator[Any]]) -> Callable[..., Iterat
 
 def _note_end(operation: str) -> None:
     _operations.pop(operation, None)
-    for call in operations_ended:
+    for call in _ended:
         call(operation)
 
 

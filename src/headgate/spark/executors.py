@@ -43,7 +43,7 @@ def busy_slots(context: Any) -> int:
     try:
         # The status tracker is public, but lags: it may miss the last events for seconds.
         running = context._jsc.sc().taskScheduler().runningTasksByExecutors().valuesIterator()
-        return sum(map(int, _each(running)))
+        return sum(map(int, each(running)))
     except Py4JError:
         tracker = context.statusTracker()
         stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
@@ -55,12 +55,8 @@ def running_tasks(context: Any, group: str) -> int:
 
     The public status tracker would not do: it may know of no task for seconds after its start.
     """
-    running = 0
-    for tasks in _task_sets(context._jsc.sc().taskScheduler().rootPool()):
-        properties = tasks.taskSet().properties()
-        if properties is not None and properties.getProperty(_GROUP) == group:
-            running += int(tasks.runningTasks())
-    return running
+    found = _task_sets(context._jsc.sc().taskScheduler().rootPool())
+    return sum(int(tasks.runningTasks()) for tasks in found if _property(tasks, _GROUP) == group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +77,7 @@ def query_stages(context: Any) -> list[QueryStage]:
     """All that Spark's scheduler has tasks of. Raises whatever stands against the question."""
     found = []
     for tasks in _task_sets(context._jsc.sc().taskScheduler().rootPool()):
-        properties = tasks.taskSet().properties()
-        query = None if properties is None else properties.getProperty(_QUERY)
+        query = _property(tasks, QUERY)
         if query is not None and not tasks.isZombie():
             needed = int(tasks.numTasks()) if tasks.isBarrier() else 1
             stage = str(tasks.taskSet().stageId())
@@ -92,7 +87,7 @@ def query_stages(context: Any) -> list[QueryStage]:
 
 def _task_sets(pool: Any) -> Iterator[Any]:
     """All of the scheduler's: its sorted queue leaves those out that have no task left to start."""
-    for item in _each(pool.schedulableQueue().iterator()):
+    for item in each(pool.schedulableQueue().iterator()):
         if item.schedulableQueue() is None:
             yield item
         else:  # a pool within the pool
@@ -100,7 +95,13 @@ def _task_sets(pool: Any) -> Iterator[Any]:
 
 
 _GROUP: Final = "spark.jobGroup.id"
-_QUERY: Final = "spark.sql.execution.id"
+QUERY: Final = "spark.sql.execution.id"
+"""The local properties with the job group of a stage, and with the query that it is a part of."""
+
+
+def _property(tasks: Any, name: str) -> Any:
+    properties = tasks.taskSet().properties()
+    return None if properties is None else properties.getProperty(name)
 
 
 def excluded_executors(context: Any, profile: Any = None) -> tuple[ExcludedExecutor, ...]:
@@ -114,7 +115,7 @@ def excluded_executors(context: Any, profile: Any = None) -> tuple[ExcludedExecu
             return ()
         health, found = tracker.get(), []
         profile = profile or spark.resourceProfileManager().defaultResourceProfile()
-        for executor in _each(spark.statusStore().executorList(True).iterator()):
+        for executor in each(spark.statusStore().executorList(True).iterator()):
             name, host = str(executor.id()), str(executor.hostPort()).rpartition(":")[0]
             if name != "driver" and (
                 health.isExecutorExcluded(name) or health.isNodeExcluded(host)
@@ -138,7 +139,7 @@ def _slots_of(executor: Any, profile: Any, spark: Any) -> int:
     return min(counts)
 
 
-def _each(iterator: Any) -> Iterator[Any]:
+def each(iterator: Any) -> Iterator[Any]:
     """Of one of Java's or Scala's; Python's own way to end a loop over Java's costs ten calls."""
     while iterator.hasNext():
         yield iterator.next()

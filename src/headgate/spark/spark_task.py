@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 from headgate.host.net.contact import DriverContact
 from headgate.observe.logs import set_up_worker_logs
 from headgate.spark.connect import operation_of
+from headgate.spark.executors import QUERY
 from headgate.spark.security import PublicContact
 
 if TYPE_CHECKING:
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
 TAGS: Final = "spark.job.tags"
 """The local property with the tags of a Spark job, among them the one that Connect adds."""
-QUERY: Final = "spark.sql.execution.id"
-"""The local property with the number of the query that a stage is a part of."""
 _QUERY: Final = "@"
 _OPERATION: Final = ":"
 _PROCESS: Final = "#"

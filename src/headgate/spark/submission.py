@@ -9,8 +9,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.program import Program
 from headgate.base.errors import JobExceedsMemory, SessionFailed, SettingsInvalid, SlotsShort
@@ -23,8 +22,8 @@ from headgate.control.deployment import RunPlan
 from headgate.core.chain.log_facts import logged_with
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
-from headgate.host.driver.control_server import MakePlan, OnBegun
-from headgate.host.driver.driver_run import OnEnded, RunKey
+from headgate.host.driver.control_server import MakePlan
+from headgate.host.driver.driver_run import RunKey
 from headgate.host.driver.job_endpoint import JobEndpoint
 from headgate.host.driver.job_log import JobLog
 from headgate.host.driver.results import ResultAddress
@@ -54,14 +53,9 @@ from headgate.spark.worker import TaskManagerProcess
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headgate.spark.dataframe.actions import Actions
     from headgate.spark.dataframe.frame_job import FrameJob
     from headgate.spark.streaming.job_streams import JobStreams
-
-RowsWanted: TypeAlias = Callable[[RunKey], int | None]
-TaskOf: TypeAlias = Callable[[RunKey], int | None]
-PlanRuns: TypeAlias = Callable[
-    [Program, JobGraph, CheckpointSetup | None, CheckpointKeeper | None], MakePlan
-]
 
 log = logging.getLogger(__name__)
 
@@ -93,30 +87,19 @@ class CheckedProgram:
     memory: ExchangeMemory
 
 
-def prepare(
-    program: Program,
-    *,
-    lazy: bool = False,
-    on_begun: OnBegun = lambda run: None,
-    on_ended: OnEnded = lambda key, outcome: None,
-    rows_wanted: RowsWanted = lambda key: None,
-    task_of: TaskOf = lambda key: None,
-) -> PreparedJob:
+def prepare(program: Program, actions: "Actions | None" = None) -> PreparedJob:
     """Do and check all that needs no Spark job.
 
-    A ``lazy`` job is a part of a DataFrame: it takes no checkpoints, Spark restarts it, and its log
-    is opened with each run. ``rows_wanted``: how many rows a run of it may end after. ``task_of``:
-    which one of the job's tasks a run has; None: all of them.
+    ``actions``: of the DataFrame that the job is a part of. Such a job takes no checkpoints, Spark
+    restarts it, and its log is opened with each run.
     """
     set_up_driver_logs(program.configuration)
     with logged_with({"job": program.graph.job_name}):
-        plan_runs = partial(planner, rows_wanted=rows_wanted, task_of=task_of)
-        return _prepare(program, lazy, on_begun, on_ended, plan_runs)
+        return _prepare(program, actions)
 
 
-def _prepare(
-    program: Program, lazy: bool, on_begun: OnBegun, on_ended: OnEnded, plan_runs: PlanRuns
-) -> PreparedJob:
+def _prepare(program: Program, actions: "Actions | None") -> PreparedJob:
+    lazy = actions is not None
     checked, session, profile = open_session(program, check_program(program, lazy), lazy=lazy)
     graph, settings, job, setup = checked.graph, checked.exchange, checked.job, checked.setup
     job_files, driver = pack(session, program), driver_services(session, job, settings)
@@ -130,9 +113,9 @@ def _prepare(
     driver.control.open_job(
         job_id,
         secret,
-        plan_runs(program, graph, setup, keeper),
-        on_begun=on_begun,
-        on_ended=on_ended,
+        planner(program, graph, setup, keeper, actions),
+        on_begun=(lambda run: None) if actions is None else actions.begun,
+        on_ended=(lambda key, outcome: None) if actions is None else actions.ended,
         on_question=endpoint.answer,
         on_logged=log_of_job.received,
         lazy=lazy,
@@ -252,19 +235,18 @@ def planner(
     graph: JobGraph,
     setup: CheckpointSetup | None,
     keeper: CheckpointKeeper | None,
-    rows_wanted: RowsWanted = lambda key: None,
-    task_of: TaskOf = lambda key: None,
+    actions: "Actions | None",
 ) -> MakePlan:
     """What plans the runs of a job."""
     code = ship_code(program, graph)
 
     def make_plan(key: RunKey) -> RunPlan:
-        if setup is None or keeper is None:
-            wanted = rows_wanted(key)
-            number, given = key.generation, program.parameters
-            plan = plan_run(str(key), graph, code, number, given, rows_wanted=wanted)
-            return plan if (task := task_of(key)) is None else plan.of_task(task)
-        return setup.plan(keeper, str(key), code, program.parameters)
+        if actions is None:
+            assert setup is not None and keeper is not None, "only a lazy job has no checkpoints"
+            return setup.plan(keeper, str(key), code, program.parameters)
+        number, given, wanted = key.generation, program.parameters, actions.rows_wanted(key)
+        plan = plan_run(str(key), graph, code, number, given, rows_wanted=wanted)
+        return plan if (task := actions.subtask(key)) is None else plan.of_task(task)
 
     return make_plan
 

@@ -98,14 +98,7 @@ def to_dataframe(program: Program, node: int) -> "DataFrame":
     source = source_in_partitions(program.graph, slots(session).total)
     tasks = None if source is None else program.graph.nodes[node].parallelism
     actions = Actions(session, program, tasks)
-    prepared = prepare(
-        program,
-        lazy=True,
-        on_begun=actions.begun,
-        on_ended=actions.ended,
-        rows_wanted=actions.rows_wanted,
-        task_of=actions.subtask,
-    )
+    prepared = prepare(program, actions)
     try:
         if source is not None:
             rows = result = partition_plan(prepared, program, source, sink, schema)

@@ -18,6 +18,7 @@ from headgate.core.operators.process import ProcessOperator
 from headgate.plan.job_graph import build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamGraph
 from headgate.spark.cluster import is_connect
+from headgate.spark.executors import each
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -112,10 +113,10 @@ def _count(plan: Any) -> int | None:
 
 
 def _is_settled(plan: Any) -> bool:
-    kind, below = str(plan.getClass().getSimpleName()), plan.children()
+    kind = str(plan.getClass().getSimpleName())
     if any(word in kind for word in _UNSETTLED) or plan.subqueries().nonEmpty():
         return False
-    return all(_is_settled(below.apply(place)) for place in range(below.size()))
+    return all(map(_is_settled, each(plan.children().iterator())))
 
 
 def _declared(plan: Any) -> int | None:

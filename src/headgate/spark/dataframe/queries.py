@@ -2,7 +2,7 @@
 
 Workers see the number of their query among the properties of their Spark task. A classic session
 is asked through Java: Spark keeps the plan of each query that runs, and its listener bus tells when
-one ends. With Spark Connect a query is an operation (``connect_queries``). Law: asking runs
+one ends. With Spark Connect a query is an operation (``connect_operations``). Law: asking runs
 nothing, and what Spark does not tell, such as another version of it, means: all rows are wanted,
 the job is not in the plan, the query has ended.
 """
@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from headgate.spark.cluster import cluster_of
+from headgate.spark.cluster import cluster_of, is_connect
+from headgate.spark.connect_operations import ConnectQueries
 from headgate.spark.dataframe.row_limits import LIMIT, OFFSET, PlanNode, limit_of
+from headgate.spark.executors import each
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,11 +58,7 @@ class Queries(Protocol):
 
 def queries_of(session: "SparkSession") -> Queries:
     """Those of the application of a session."""
-    if cluster_of(session).java is None:
-        from headgate.spark.dataframe.connect_queries import ConnectQueries
-
-        return ConnectQueries()
-    return ClassicQueries(session)
+    return ConnectQueries() if is_connect(session) else ClassicQueries(session)
 
 
 class ClassicQueries:
@@ -165,7 +163,7 @@ def _node(plan: Any, job: int, left: list[int]) -> PlanNode | None:
         is_literal = given.getClass().getSimpleName() == "Literal"
         count = given.value() if is_literal and isinstance(given.value(), int) else None
     node = PlanNode(kind, count)
-    for below in _each(plan.children()):
+    for below in each(plan.children().iterator()):
         child = _node(below, job, left)
         if child is None:
             return None
@@ -183,12 +181,7 @@ def _nodes(plan: Any) -> Iterator[Any]:
         yield node
         if node.getClass().getSimpleName() == "AdaptiveSparkPlanExec":
             left.append(node.executedPlan())
-        left += [*_each(node.children()), *_each(node.innerChildren())]
-
-
-def _each(sequence: Any) -> Iterator[Any]:
-    """Of a Scala sequence."""
-    return (sequence.apply(place) for place in range(sequence.size()))
+        left += [*each(node.children().iterator()), *each(node.innerChildren().iterator())]
 
 
 def _number_of(node: Any) -> int | None:
