@@ -273,7 +273,7 @@ class Cluster:
     @property
     def written(self) -> int:
         """Buffers of all producers."""
-        return sum(task.writer.statistics().buffers_out for task in self.writers)
+        return sum(task.writer.buffers_out for task in self.writers)
 
     def kill(self) -> None:
         """Its tasks have stacks of their own."""
