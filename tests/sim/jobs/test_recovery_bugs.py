@@ -147,7 +147,7 @@ MUCH, LITTLE = "committed too much", "has not committed"
 STUCK = "does not go on"
 BROKEN = ("ElementBroken", "ElementTooLarge", "middle of an element", LITTLE)
 BUGS = {
-    a_channel_is_not_blocked: (271, (MUCH,)),
+    a_channel_is_not_blocked: (31, (MUCH,)),
     a_channel_stays_blocked: (25, (STUCK, "blocked channel", "was not complete after")),
     what_a_task_had_read_is_forgotten: (8, BROKEN),
     what_waits_in_the_input_is_forgotten: (118, BROKEN),
