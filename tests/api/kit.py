@@ -21,6 +21,7 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.base.errors import HeadgateError
+from headgate.base.messages import SplitsAssigned
 from headgate.connectors.arrow.columns import BatchMaker
 from headgate.connectors.arrow.rows import RowMaker
 from headgate.connectors.arrow.table_source import arrow_source
@@ -219,7 +220,8 @@ def _feed(
     if isinstance(operator, SourceOperator):
         if node.discovery is not None:
             found = node.discovery.create(b"").discover()
-            operator.splits_assigned(pickled_splits(found), False, True)
+            splits = tuple(pickled_splits(found))
+            operator.obey(SplitsAssigned("run", "task", splits, False, True))
         while operator.poll() is not PollResult.ENDED:
             pass
     for edge in graph.inputs_of(node.id):

@@ -9,16 +9,23 @@ from headgate.base.checkpoints import (
     Piece,
     SubtaskState,
 )
+from headgate.base.messages import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+)
 from headgate.base.recovery_settings import CheckpointSettings
 from headgate.control.checkpoint_coordinator import CheckpointCoordinator
 from headgate.control.checkpoint_history import CheckpointHistory
-from headgate.control.effects import CheckpointEffect, StoreCheckpoint, TriggerCheckpoint
+from headgate.control.effects import CheckpointEffect, Send, StoreCheckpoint
 from headgate.control.pending_checkpoint import CheckpointedJob, CheckpointedTask
 
 FIGURES = CheckpointFigures()
 WALL_MS = 1_700_000_000_000
+RUN = "run 1"
 EDGES = (EdgeShape(0, 0, 1, 0, "HASH", False),)
 _Effect = TypeVar("_Effect", bound=CheckpointEffect)
+_Message = TypeVar("_Message", CheckpointTriggered, CheckpointCompleted, CheckpointAborted)
 
 
 def member(task: str, parallelism: int, *producers: str) -> CheckpointedTask:
@@ -55,7 +62,8 @@ def coordinator(
     """Started at 0, with a checkpoint every second, whose barriers stay in line."""
     given = {"interval_ms": 1_000, "unaligned": False, **settings}
     how = CheckpointSettings(**given)  # type: ignore[arg-type]
-    checkpoints = CheckpointCoordinator(job or row(2, 2), how, history or CheckpointHistory(), wall)
+    job, history = job or row(2, 2), history or CheckpointHistory()
+    checkpoints = CheckpointCoordinator(RUN, job, how, history, wall)
     assert checkpoints.started(0) == []
     return checkpoints
 
@@ -69,7 +77,24 @@ def only(kind: type[_Effect], effects: list[CheckpointEffect]) -> list[_Effect]:
 
 
 def triggered(effects: list[CheckpointEffect]) -> list[tuple[str, int]]:
-    return [(effect.task, effect.checkpoint) for effect in only(TriggerCheckpoint, effects)]
+    return [(message.task, message.checkpoint) for message in sent(CheckpointTriggered, effects)]
+
+
+def sent(kind: type[_Message], effects: list[CheckpointEffect]) -> list[_Message]:
+    """Messages to task managers; one to all of them counts once."""
+    messages = [effect.message for effect in only(Send, effects)]
+    found = [message for message in messages if isinstance(message, kind)]
+    return [message for at, message in enumerate(found) if message not in found[:at]]
+
+
+def complete(checkpoint: int, slots: int = 2) -> list[CheckpointEffect]:
+    """All task managers learn that it is stored."""
+    return [Send(slot, CheckpointCompleted(RUN, checkpoint)) for slot in range(slots)]
+
+
+def abort(checkpoint: int, reason: str, slots: int = 2) -> list[CheckpointEffect]:
+    """All task managers learn that it has come to nothing."""
+    return [Send(slot, CheckpointAborted(RUN, checkpoint, reason)) for slot in range(slots)]
 
 
 def ack(

@@ -11,29 +11,33 @@ from headgate.base.checkpoints import (
     Stop,
     SubtaskState,
 )
+from headgate.base.messages import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
 from headgate.base.recovery_settings import CheckpointSettings, Consistency
 from headgate.control.checkpoint_coordinator import REMEMBERED, CheckpointCoordinator
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.effects import (
-    AbortCheckpoint,
     CheckpointEffect,
-    CompleteCheckpoint,
     DiscardStates,
     DropCheckpoint,
     FailRun,
     SavepointDone,
+    Send,
     StoreCheckpoint,
 )
 from tests.control.checkpoint_kit import (
     ALL,
     EDGES,
     FIGURES,
+    RUN,
     WALL_MS,
+    abort,
     ack,
+    complete,
     completed,
     coordinator,
     only,
     row,
+    sent,
     state,
     triggered,
     wall,
@@ -41,7 +45,9 @@ from tests.control.checkpoint_kit import (
 
 
 def kinds(effects: list[CheckpointEffect]) -> list[str]:
-    return [type(effect).__name__ for effect in effects]
+    """A message to all task managers counts once."""
+    done = [effect.message if isinstance(effect, Send) else effect for effect in effects]
+    return [type(what).__name__ for at, what in enumerate(done) if what not in done[:at]]
 
 
 # When one begins.
@@ -53,13 +59,15 @@ def test_sources_are_triggered_at_the_interval() -> None:
     assert checkpoints.tick(999) == []
     effects = checkpoints.tick(1_000)
     assert triggered(effects) == [("0.0", 1), ("0.1", 1)]
-    assert {effect.options for effect in effects} == {CheckpointOptions(WALL_MS)}  # type: ignore[union-attr]
+    assert {message.options for message in sent(CheckpointTriggered, effects)} == {
+        CheckpointOptions(WALL_MS)
+    }
     assert checkpoints.next_deadline_ms == 601_000, "its timeout"
 
 
 def test_nothing_begins_before_the_start_or_without_an_interval() -> None:
     settings = CheckpointSettings(interval_ms=10)
-    checkpoints = CheckpointCoordinator(row(2, 2), settings, CheckpointHistory(), wall)
+    checkpoints = CheckpointCoordinator(RUN, row(2, 2), settings, CheckpointHistory(), wall)
     assert checkpoints.next_deadline_ms is None
     assert checkpoints.tick(5_000) == []
     never = coordinator(interval_ms=-1)
@@ -74,7 +82,7 @@ def test_the_next_one_waits_until_the_last_is_stored_and_then_begins_at_once() -
     assert only(StoreCheckpoint, ack(checkpoints, 1, *ALL, now_ms=2_600))
     assert checkpoints.tick(2_700) == []
     effects = checkpoints.stored(1, 2_800)
-    assert kinds(effects) == ["CompleteCheckpoint", "TriggerCheckpoint", "TriggerCheckpoint"]
+    assert kinds(effects) == ["CheckpointCompleted", "CheckpointTriggered", "CheckpointTriggered"]
     assert triggered(effects) == [("0.0", 2), ("0.1", 2)]
 
 
@@ -99,15 +107,15 @@ def test_so_many_are_on_their_way_as_are_allowed() -> None:
 
 def test_barriers_that_may_overtake_leave_room_for_one() -> None:
     checkpoints = coordinator(max_concurrent=3, unaligned=True, aligned_timeout_ms=50)
-    [first, *_] = checkpoints.tick(1_000)
-    assert first.options == CheckpointOptions(WALL_MS, overtake_after_ms=50)  # type: ignore[union-attr]
+    [first, *_] = sent(CheckpointTriggered, checkpoints.tick(1_000))
+    assert first.options == CheckpointOptions(WALL_MS, overtake_after_ms=50)
     assert checkpoints.tick(2_000) == []
 
 
 def test_at_least_once_never_overtakes() -> None:
     checkpoints = coordinator(unaligned=True, mode=Consistency.AT_LEAST_ONCE)
-    [first, *_] = checkpoints.tick(1_000)
-    assert first.options == CheckpointOptions(WALL_MS, exactly_once=False)  # type: ignore[union-attr]
+    [first, *_] = sent(CheckpointTriggered, checkpoints.tick(1_000))
+    assert first.options == CheckpointOptions(WALL_MS, exactly_once=False)
 
 
 def test_a_task_that_waits_for_a_checkpoint_does_not_wait_for_the_interval() -> None:
@@ -136,7 +144,7 @@ def test_a_complete_checkpoint_has_every_task_in_the_order_of_the_job() -> None:
     assert metadata.edges == EDGES
     assert not metadata.unaligned
     assert checkpoints.is_storing
-    assert checkpoints.stored(1, 1_100) == [CompleteCheckpoint(1)]
+    assert checkpoints.stored(1, 1_100) == complete(1)
     assert not checkpoints.is_storing
 
 
@@ -185,10 +193,10 @@ def test_a_task_that_declines_ends_the_checkpoint_and_too_many_end_the_run() -> 
     ack(checkpoints, 1, "0.0")
     effects = checkpoints.declined(1, "1.0", "disk full", 1_100)
     reason = "task 1.0 declined it: disk full"
-    assert effects == [AbortCheckpoint(1, reason), DiscardStates(1, (state("0.0", 1),))]
+    assert effects == [*abort(1, reason), DiscardStates(1, (state("0.0", 1),))]
     checkpoints.tick(2_000)
     effects = checkpoints.declined(2, "1.0", "disk full", 2_100)
-    assert kinds(effects) == ["AbortCheckpoint", "FailRun"]
+    assert kinds(effects) == ["CheckpointAborted", "FailRun"]
     [failed] = only(FailRun, effects)
     assert "checkpoint 2 has failed: task 1.0 declined it: disk full (2 in a row" in failed.reason
     assert checkpoints.tick(9_000) == [], "nothing begins in a run that fails"
@@ -203,7 +211,7 @@ def test_a_complete_checkpoint_forgives_the_failures_before_it() -> None:
     for now, number in ((1_000, 1), (3_000, 3), (5_000, 5)):
         checkpoints.tick(now)
         assert not only(FailRun, checkpoints.declined(number, "1.0", "no", now))
-        assert only(CompleteCheckpoint, completed(checkpoints, now + 1_000))
+        assert sent(CheckpointCompleted, completed(checkpoints, now + 1_000))
 
 
 def test_one_that_takes_too_long_is_given_up_and_says_for_whom_it_waited() -> None:
@@ -211,9 +219,8 @@ def test_one_that_takes_too_long_is_given_up_and_says_for_whom_it_waited() -> No
     checkpoints.tick(1_000)
     ack(checkpoints, 1, "0.0", "1.0", "1.1")
     assert checkpoints.tick(1_499) == []
-    [abort, *_] = checkpoints.tick(1_500)
-    assert isinstance(abort, AbortCheckpoint)
-    assert abort.reason == "it was not complete after 500 ms; it still waits for tasks 0.1"
+    [aborted] = sent(CheckpointAborted, checkpoints.tick(1_500))
+    assert aborted.reason == "it was not complete after 500 ms; it still waits for tasks 0.1"
 
 
 def test_one_that_is_being_stored_is_not_given_up() -> None:
@@ -223,7 +230,7 @@ def test_one_that_is_being_stored_is_not_given_up() -> None:
     assert checkpoints.next_deadline_ms is None
     assert checkpoints.tick(60_000) == []
     assert checkpoints.declined(1, "0.0", "too late", 60_000) == []
-    assert CompleteCheckpoint(1) in checkpoints.stored(1, 60_000)
+    assert sent(CheckpointCompleted, checkpoints.stored(1, 60_000))
 
 
 def test_what_comes_late_for_one_that_was_given_up_is_named_for_cleaning() -> None:
@@ -265,8 +272,8 @@ def test_a_newer_one_that_is_complete_ends_the_older_without_a_failure() -> None
     ack(checkpoints, 2, *ALL)
     effects = checkpoints.stored(2, 2_500)
     assert effects == [
-        CompleteCheckpoint(2),
-        AbortCheckpoint(1, "checkpoint 2 was complete first"),
+        *complete(2),
+        *abort(1, "checkpoint 2 was complete first"),
         DiscardStates(1, (state("0.0", 1),)),
     ]
     assert history.log.statistics().failed == 0
@@ -278,7 +285,7 @@ def test_an_older_one_that_is_stored_too_late_is_dropped() -> None:
     checkpoints.tick(2_000)
     [old] = only(StoreCheckpoint, ack(checkpoints, 1, *ALL))
     ack(checkpoints, 2, *ALL)
-    assert checkpoints.stored(2, 2_500) == [CompleteCheckpoint(2)]
+    assert checkpoints.stored(2, 2_500) == complete(2)
     assert checkpoints.stored(1, 2_600) == [DropCheckpoint(old.metadata)]
 
 
@@ -287,7 +294,7 @@ def test_one_that_a_newer_one_has_reached_first_is_no_failure() -> None:
     checkpoints.tick(1_000)
     checkpoints.tick(2_000)
     effects = checkpoints.declined(1, "1.0", "2 came first", 2_100, subsumed=True)
-    assert kinds(effects) == ["AbortCheckpoint"]
+    assert kinds(effects) == ["CheckpointAborted"]
 
 
 def test_storage_that_fails_is_a_failure_and_whatever_it_has_left_is_dropped() -> None:
@@ -299,7 +306,7 @@ def test_storage_that_fails_is_a_failure_and_whatever_it_has_left_is_dropped() -
     effects = checkpoints.store_failed(2, "No space left on device", 2_100)
     assert effects == [
         DropCheckpoint(store.metadata),
-        AbortCheckpoint(2, "it could not be stored: No space left on device"),
+        *abort(2, "it could not be stored: No space left on device"),
     ]
     assert [metadata.checkpoint for metadata in history.complete] == [1]
 
@@ -350,9 +357,9 @@ def test_who_finishes_with_a_barrier_unanswered_is_found_out() -> None:
     checkpoints.tick(1_000)
     ack(checkpoints, 1, "0.0")
     effects = checkpoints.task_finished("1.0", 1_100)
-    assert kinds(effects) == ["AbortCheckpoint", "DiscardStates", "FailRun"]
-    [abort] = only(AbortCheckpoint, effects)
-    assert abort.reason == "task 1.0 had finished before it and its producer 0.0 not"
+    assert kinds(effects) == ["CheckpointAborted", "DiscardStates", "FailRun"]
+    [aborted] = sent(CheckpointAborted, effects)
+    assert aborted.reason == "task 1.0 had finished before it and its producer 0.0 not"
 
 
 # Savepoints.
@@ -362,9 +369,9 @@ def test_a_savepoint_goes_to_its_own_directory_and_tells_who_wanted_it() -> None
     checkpoints = coordinator(interval_ms=-1, unaligned=True, mode=Consistency.AT_LEAST_ONCE)
     effects = checkpoints.savepoint_wanted("sp", Stop.NO, 5)
     assert triggered(effects) == [("0.0", 1), ("0.1", 1)]
-    [first, *_] = effects
+    [first, *_] = sent(CheckpointTriggered, effects)
     options = CheckpointOptions(WALL_MS, CheckpointKind.SAVEPOINT, directory="sp")
-    assert first.options == options, "aligned and exact"  # type: ignore[union-attr]
+    assert first.options == options, "aligned and exact"
     [store] = only(StoreCheckpoint, ack(checkpoints, 1, *ALL))
     assert (store.directory, store.metadata.kind) == ("sp", CheckpointKind.SAVEPOINT)
     assert checkpoints.stored(1, 100) == [SavepointDone("sp", 1)], "its sinks commit nothing"
@@ -396,7 +403,7 @@ def test_a_savepoint_that_is_being_stored_is_not_ended_by_a_newer_checkpoint() -
 
 def test_a_savepoint_before_the_start_waits_for_it() -> None:
     settings = CheckpointSettings()
-    checkpoints = CheckpointCoordinator(row(1), settings, CheckpointHistory(), wall)
+    checkpoints = CheckpointCoordinator(RUN, row(1), settings, CheckpointHistory(), wall)
     assert checkpoints.savepoint_wanted("sp", Stop.NO, 0) == []
     assert triggered(checkpoints.started(10)) == [("0.0", 1)]
 
@@ -406,7 +413,7 @@ def test_a_savepoint_that_fails_fails_no_run_and_names_its_files() -> None:
     checkpoints.savepoint_wanted("sp", Stop.SUSPEND, 0)
     ack(checkpoints, 1, "0.0")
     effects = checkpoints.declined(1, "1.0", "no", 10)
-    assert kinds(effects) == ["AbortCheckpoint", "DiscardStates", "SavepointDone"]
+    assert kinds(effects) == ["CheckpointAborted", "DiscardStates", "SavepointDone"]
     assert only(DiscardStates, effects)[0].directory == "sp"
     assert only(SavepointDone, effects) == [SavepointDone("sp", None, "task 1.0 declined it: no")]
     assert ack(checkpoints, 1, "0.1") == [DiscardStates(1, (state("0.1", 1),), "sp")]
@@ -422,7 +429,7 @@ def test_a_job_that_ends_with_a_savepoint_commits_it_and_begins_nothing_more(sto
     assert late == [SavepointDone("other", None, "the job is ending with another savepoint")]
     [store] = only(StoreCheckpoint, ack(checkpoints, 1, *ALL))
     assert store.metadata.checkpoint == 1
-    assert checkpoints.stored(1, 10) == [CompleteCheckpoint(1), SavepointDone("sp", 1)]
+    assert checkpoints.stored(1, 10) == [*complete(1), SavepointDone("sp", 1)]
     assert history.latest == store
     assert checkpoints.tick(50_000) == []
 
@@ -431,7 +438,7 @@ def test_a_drain_that_fails_fails_the_run_since_event_time_has_ended() -> None:
     checkpoints = coordinator(timeout_ms=100, tolerable_failures=100)
     checkpoints.savepoint_wanted("sp", Stop.DRAIN, 0)
     effects = checkpoints.tick(100)
-    assert kinds(effects) == ["AbortCheckpoint", "SavepointDone", "FailRun"]
+    assert kinds(effects) == ["CheckpointAborted", "SavepointDone", "FailRun"]
 
 
 def test_a_checkpoint_that_is_stored_behind_the_last_savepoint_is_dropped() -> None:
@@ -441,7 +448,7 @@ def test_a_checkpoint_that_is_stored_behind_the_last_savepoint_is_dropped() -> N
     [old] = only(StoreCheckpoint, ack(checkpoints, 1, *ALL))
     checkpoints.savepoint_wanted("sp", Stop.SUSPEND, 1_100)
     [last] = only(StoreCheckpoint, ack(checkpoints, 2, *ALL))
-    assert kinds(checkpoints.stored(2, 1_200)) == ["CompleteCheckpoint", "SavepointDone"]
+    assert kinds(checkpoints.stored(2, 1_200)) == ["CheckpointCompleted", "SavepointDone"]
     assert checkpoints.stored(1, 1_300) == [DropCheckpoint(old.metadata)]
     assert history.latest == last
 
@@ -489,7 +496,9 @@ def test_storage_that_fails_after_the_end_of_the_run_is_only_cleaned_up() -> Non
 
 
 def test_a_run_that_never_started_refuses_savepoints_when_it_ends() -> None:
-    checkpoints = CheckpointCoordinator(row(1), CheckpointSettings(), CheckpointHistory(), wall)
+    checkpoints = CheckpointCoordinator(
+        RUN, row(1), CheckpointSettings(), CheckpointHistory(), wall
+    )
     checkpoints.savepoint_wanted("sp", Stop.NO, 0)
     [done] = checkpoints.run_ending("no slots", 0)
     assert done == SavepointDone("sp", None, "the run has ended: no slots")
@@ -499,6 +508,5 @@ def test_a_run_that_never_started_refuses_savepoints_when_it_ends() -> None:
 def test_long_lists_of_tasks_are_cut() -> None:
     checkpoints = coordinator(row(20), timeout_ms=10)
     checkpoints.tick(1_000)
-    [abort, *_] = checkpoints.tick(1_010)
-    assert isinstance(abort, AbortCheckpoint)
-    assert abort.reason.endswith("0.7 and 12 more")
+    [aborted] = sent(CheckpointAborted, checkpoints.tick(1_010))
+    assert aborted.reason.endswith("0.7 and 12 more")

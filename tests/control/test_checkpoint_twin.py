@@ -5,22 +5,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headgate.base.checkpoints import CheckpointKind, CheckpointOptions, Metadata, Stop
+from headgate.base.messages import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
 from headgate.base.recovery_settings import CheckpointSettings
 from headgate.control.checkpoint_coordinator import CheckpointCoordinator
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.checkpoint_log import KEPT
 from headgate.control.effects import (
-    AbortCheckpoint,
     CheckpointEffect,
-    CompleteCheckpoint,
     DiscardStates,
     DropCheckpoint,
     FailRun,
     SavepointDone,
+    Send,
     StoreCheckpoint,
-    TriggerCheckpoint,
 )
-from tests.control.checkpoint_kit import FIGURES, row, state, wall
+from tests.control.checkpoint_kit import FIGURES, RUN, row, state, wall
 
 TIMEOUT_MS = 400
 SHAPES = [(1,), (2, 2), (1, 2, 1), (2, 1, 2)]
@@ -127,7 +126,7 @@ class CheckpointTwin(RuleBasedStateMachine):
 
     def begin(self) -> None:
         self.tasks = Tasks({m.task: m.producers for m in self.job.members})
-        self.machine = CheckpointCoordinator(self.job, self.settings, self.history, wall)
+        self.machine = CheckpointCoordinator(RUN, self.job, self.settings, self.history, wall)
         self.open: list[int] = []  # checkpoints of this run that have not ended
         self.ended_at = -1e9
         self.began_at = self.now
@@ -139,16 +138,16 @@ class CheckpointTwin(RuleBasedStateMachine):
     def carry_out(self, effects: list[CheckpointEffect]) -> None:
         for effect in effects:
             match effect:
-                case TriggerCheckpoint():
-                    self.trigger(effect)
+                case Send(_, CheckpointTriggered() as order):
+                    self.trigger(order)
                 case StoreCheckpoint(metadata):
                     self.judge(metadata)
                     self.stores.append((self.machine, effect))
-                case CompleteCheckpoint(checkpoint):
+                case Send(0, CheckpointCompleted(_, checkpoint)):
                     assert not self.completed or checkpoint > self.completed[-1]
                     self.completed.append(checkpoint)
                     assert checkpoint in self.disk
-                case AbortCheckpoint(checkpoint):
+                case Send(0, CheckpointAborted(_, checkpoint)):
                     self.open.remove(checkpoint)
                     self.tasks.over.append(checkpoint)
                     self.ended_at = self.now
@@ -170,7 +169,7 @@ class CheckpointTwin(RuleBasedStateMachine):
                     assert checkpoint is None or checkpoint in self.disk
                     self.answered.append(directory)
 
-    def trigger(self, effect: TriggerCheckpoint) -> None:
+    def trigger(self, effect: CheckpointTriggered) -> None:
         checkpoint = effect.checkpoint
         assert not self.has_failed
         if checkpoint not in self.options:
@@ -304,9 +303,7 @@ class CheckpointTwin(RuleBasedStateMachine):
         self.stored_once.add(checkpoint)
         if machine is not self.machine:
             effects = machine.stored(checkpoint, self.now)
-            assert not any(
-                isinstance(effect, CompleteCheckpoint | TriggerCheckpoint) for effect in effects
-            )
+            assert not any(isinstance(effect, Send) for effect in effects)
             self.carry_out(effects)
             return
         self.open.remove(checkpoint)
@@ -354,9 +351,7 @@ class CheckpointTwin(RuleBasedStateMachine):
 
     def end_run(self) -> None:
         effects = self.machine.run_ending("a task manager is lost", self.now)
-        assert not any(
-            isinstance(effect, AbortCheckpoint | TriggerCheckpoint) for effect in effects
-        )
+        assert not any(isinstance(effect, Send) for effect in effects)
         self.carry_out(effects)
         assert sorted(self.wanted) == sorted(self.answered + self.being_stored())
         assert self.machine.next_deadline_ms is None

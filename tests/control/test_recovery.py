@@ -9,7 +9,7 @@ from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.effects import StoreCheckpoint
 from headgate.control.recovery import Recovery
 from headgate.control.restarts import FixedDelay, RepeatedFailures
-from tests.control.checkpoint_kit import ALL, ack, only, row, triggered, wall
+from tests.control.checkpoint_kit import ALL, RUN, ack, only, row, triggered, wall
 from tests.control.kit import BOOM
 
 DAMAGE = Failure("CheckpointCorrupt", "chk-2/0: was changed", is_damage=True)
@@ -124,7 +124,7 @@ def test_numbers_go_on_above_those_that_came_to_nothing() -> None:
 def test_counts_are_those_of_all_attempts() -> None:
     job = recovery()
     for checkpoint in (1, 2):
-        attempt = job.checkpoints(row(2, 2))
+        attempt = job.checkpoints(RUN, row(2, 2))
         attempt.started(0)
         assert triggered(attempt.tick(1_000))[0][1] == checkpoint
         (store,) = only(StoreCheckpoint, ack(attempt, checkpoint, *ALL, now_ms=1_000))

@@ -10,7 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headgate.base.messages import SourceTimeReported, TaskState
+from headgate.base.messages import (
+    SourceTimeAnnounced,
+    SourceTimeReported,
+    SplitsAssigned,
+    TaskState,
+)
 from headgate.control.split_assignment import SplitAssignment
 from headgate.core.chain.operator import Operator
 from headgate.core.exchange.ends import Address
@@ -266,10 +271,7 @@ class Run:
             splits = next(each for each in self.splits if task in each.source.slots)
             messages = splits.wanted(task, count, held)
         for home, message in messages:
-            deployment = self.deployments[home]
-            deployment.splits_assigned(
-                message.task, message.splits, message.backlog, message.no_more
-            )
+            self._order(home, message)
 
     def source_time_reported(
         self, task: str, received: int, watermark_ms: int, rests: bool
@@ -280,7 +282,14 @@ class Run:
             report = SourceTimeReported("", task, received, watermark_ms, rests)
             messages = splits.time_reported(report)
         for home, message in messages:
-            self.deployments[home].source_time_announced(message)
+            self._order(home, message)
+
+    def _order(self, home: int, message: SplitsAssigned | SourceTimeAnnounced) -> None:
+        deployment = self.deployments[home]
+        with deployment.inside():
+            for deployed in deployment.tasks:
+                if deployed.name == message.task:
+                    deployed.task.obey(message)
 
     def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
         raise AssertionError("nobody takes a checkpoint here")

@@ -10,6 +10,7 @@ import pytest
 
 from headgate.base.checkpoints import Metadata, Stop
 from headgate.base.errors import StateBroken
+from headgate.base.messages import SplitsAssigned
 from headgate.control.life_cycle import JobState
 from headgate.core.chain.operator import PollResult
 from headgate.core.operators.source import SourceOperator
@@ -221,7 +222,8 @@ def test_only_splits_of_a_list_may_be_old_data_cut_anew(
     task = head_of(shelf_job(UndeclaredShelf(shelf, looks=looks), out, 2))
     within = replace(context(parallelism=2), restored=restored(states, 1, 2))
     open_operator(task, within=within)
-    task.splits_assigned(pickled_splits(NAMES[:1]), backlog=False, no_more=True)
+    found = tuple(pickled_splits(NAMES[:1]))
+    task.obey(SplitsAssigned("run", "task", found, backlog=False, no_more=True))
     with closing(task), nullcontext() if looks else pytest.raises(StateBroken, match="finds_more"):
         assert task.poll() is PollResult.RECORDS
 

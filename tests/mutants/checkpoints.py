@@ -126,7 +126,7 @@ CHECKPOINTS = (
         "        return [StoreCheckpoint(metadata, pending.options.directory, "
         "pending.options.stop.ends)]\n",
         "        return [\n"
-        "            CompleteCheckpoint(pending.checkpoint),\n"
+        "            *self._tell_all(CheckpointCompleted(self._run, pending.checkpoint)),\n"
         "            StoreCheckpoint(metadata, pending.options.directory, "
         "pending.options.stop.ends),\n"
         "        ]\n",

@@ -77,7 +77,7 @@ RECOVERY = (
     ),
     Mutant(
         "report-of-an-earlier-attempt-counts",
-        "control/attempt.py",
+        "control/job.py",
         "if checkpoints is None or report.run != self.plan.run:",
         "if checkpoints is None:",
         "a worker of the attempt before completes a checkpoint of this one",

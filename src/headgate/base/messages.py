@@ -798,17 +798,11 @@ ToDriver: TypeAlias = (
     | Heartbeat
     | Question
 )
-OfRun: TypeAlias = (
-    Deploy
-    | Placed
-    | TimeAnnounced
-    | SplitsAssigned
-    | SourceTimeAnnounced
-    | CheckpointTriggered
-    | CheckpointCompleted
-    | CheckpointAborted
-    | Cancel
-)
+ForSources: TypeAlias = TimeAnnounced | SplitsAssigned | SourceTimeAnnounced
+OnCheckpoints: TypeAlias = CheckpointTriggered | CheckpointCompleted | CheckpointAborted
+ForTasks: TypeAlias = ForSources | OnCheckpoints
+"""Orders that tasks carry out while they run, each in its turn."""
+OfRun: TypeAlias = Deploy | Placed | ForTasks | Cancel
 """Orders to the tasks of one run."""
 ToTaskManager: TypeAlias = OfRun | Inspect | Shutdown | Refused | Heartbeat
 ToVisitor: TypeAlias = Answer | Refused | Heartbeat

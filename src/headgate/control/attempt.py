@@ -4,18 +4,10 @@ Law: a task never goes back to an earlier state. Reports on a task before its de
 its end are ignored, and so are reports of another attempt.
 """
 
-from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
-from headgate.base.checkpoints import SourceState, Stop
+from headgate.base.checkpoints import SourceState
 from headgate.base.messages import (
-    Address,
-    CheckpointAborted,
-    CheckpointAcked,
-    CheckpointCompleted,
-    CheckpointDeclined,
-    CheckpointTriggered,
-    CheckpointWanted,
     Deploy,
     Placed,
     SourceTimeAnnounced,
@@ -25,32 +17,12 @@ from headgate.base.messages import (
     TaskState,
 )
 from headgate.control.deployment import RunPlan, TaskPlacement
-from headgate.control.effects import (
-    AbortCheckpoint,
-    CheckpointEffect,
-    CompleteCheckpoint,
-    DiscardStates,
-    DropCheckpoint,
-    Effect,
-    SavepointDone,
-    Send,
-    TriggerCheckpoint,
-)
 from headgate.control.recovery import Recovery
 from headgate.control.split_assignment import SplitAssignment
 from headgate.control.watermark_alignment import WatermarkAlignment
 
 FIRST_REMINDER_MS: Final = 60_000
 NEXT_REMINDER_MS: Final = 300_000
-CheckpointReport: TypeAlias = CheckpointAcked | CheckpointDeclined | CheckpointWanted
-_PassedOn: TypeAlias = (
-    TriggerCheckpoint
-    | CompleteCheckpoint
-    | AbortCheckpoint
-    | DropCheckpoint
-    | DiscardStates
-    | SavepointDone
-)
 
 
 class Attempt:
@@ -65,7 +37,7 @@ class Attempt:
         self.alignment = WatermarkAlignment(plan.run)
         self.splits = [SplitAssignment(plan.run, source) for source in plan.sources]
         self.checkpoints = (
-            recovery.checkpoints(plan.checkpointed, self._source_states)
+            recovery.checkpoints(plan.run, plan.checkpointed, self._source_states)
             if recovery is not None and plan.checkpointed is not None
             else None
         )
@@ -148,55 +120,6 @@ class Attempt:
 
     def _source_states(self) -> tuple[SourceState, ...]:
         return tuple(splits.state() for splits in self.splits)
-
-    # Checkpoints.
-
-    def started(self, now_ms: float) -> list[CheckpointEffect]:
-        """All tasks are there."""
-        return [] if self.checkpoints is None else self.checkpoints.started(now_ms)
-
-    def task_finished(self, task: str, now_ms: float) -> list[CheckpointEffect]:
-        """A task has finished."""
-        return [] if self.checkpoints is None else self.checkpoints.task_finished(task, now_ms)
-
-    def checkpoint_reported(
-        self, report: CheckpointReport, now_ms: float
-    ) -> list[CheckpointEffect]:
-        """A task manager reports on a checkpoint."""
-        checkpoints = self.checkpoints
-        if checkpoints is None or report.run != self.plan.run:
-            return []
-        match report:
-            case CheckpointAcked():
-                return checkpoints.acked(report.checkpoint, report.state, report.figures, now_ms)
-            case CheckpointDeclined(_, checkpoint, task, reason, subsumed):
-                return checkpoints.declined(checkpoint, task, reason, now_ms, subsumed=subsumed)
-            case CheckpointWanted():
-                return checkpoints.checkpoint_wanted(now_ms)
-
-    def savepoint_wanted(self, directory: str, stop: Stop, now_ms: float) -> list[CheckpointEffect]:
-        """Somebody wants a savepoint."""
-        if self.checkpoints is None:
-            return [SavepointDone(directory, None, "a job of this kind has no savepoints")]
-        return self.checkpoints.savepoint_wanted(directory, stop, now_ms)
-
-    def ending(self, reason: str, now_ms: float) -> list[CheckpointEffect]:
-        """The attempt is over, or about to be."""
-        return [] if self.checkpoints is None else self.checkpoints.run_ending(reason, now_ms)
-
-    def messages_for(self, effect: _PassedOn, here: Mapping[int, Address]) -> list[Effect]:
-        """What the checkpoint coordinator wants, as messages to the task managers that are here."""
-        run = self.plan.run
-        match effect:
-            case TriggerCheckpoint(slot, task, checkpoint, options):
-                message = CheckpointTriggered(run, task, checkpoint, options)
-                return [Send(slot, message)] if slot in here else []
-            case CompleteCheckpoint(checkpoint):
-                return [Send(slot, CheckpointCompleted(run, checkpoint)) for slot in here]
-            case AbortCheckpoint(checkpoint, reason):
-                return [Send(slot, CheckpointAborted(run, checkpoint, reason)) for slot in here]
-            case DropCheckpoint() | DiscardStates() | SavepointDone():
-                return [effect]
 
 
 class StartWatch:

@@ -8,7 +8,7 @@ are not overtaken. The storage answers whatever is handed to it, in time or not.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from headgate.base.checkpoints import (
     CheckpointFigures,
@@ -19,24 +19,32 @@ from headgate.base.checkpoints import (
     SubtaskState,
     pieces_of,
 )
+from headgate.base.messages import (
+    CheckpointAborted,
+    CheckpointAcked,
+    CheckpointCompleted,
+    CheckpointDeclined,
+    CheckpointTriggered,
+    CheckpointWanted,
+)
 from headgate.base.recovery_settings import CheckpointSettings, Consistency
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.effects import (
-    AbortCheckpoint,
     CheckpointEffect,
-    CompleteCheckpoint,
     DiscardStates,
     DropCheckpoint,
     FailRun,
     SavepointDone,
+    Send,
     StoreCheckpoint,
-    TriggerCheckpoint,
 )
 from headgate.control.pending_checkpoint import (
     CheckpointedJob,
     CheckpointedTasks,
     PendingCheckpoint,
 )
+
+CheckpointReport: TypeAlias = CheckpointAcked | CheckpointDeclined | CheckpointWanted
 
 REMEMBERED: Final = 1000
 """Aborted checkpoints whose late answers are still recognised."""
@@ -47,6 +55,7 @@ class CheckpointCoordinator:
 
     def __init__(
         self,
+        run: str,
         job: CheckpointedJob,
         settings: CheckpointSettings,
         history: CheckpointHistory,
@@ -57,7 +66,9 @@ class CheckpointCoordinator:
 
         ``sources``: what the driver holds of them, asked in the step that triggers a checkpoint.
         """
+        self._run = run
         self._job = job
+        self._slots = sorted({member.slot for member in job.members})
         self._settings = settings
         self._history = history
         self._log = history.log
@@ -111,6 +122,16 @@ class CheckpointCoordinator:
                 reason = f"it was not complete after {timeout_ms} ms; it still waits for {waiting}"
                 effects += self._give_up(pending, reason, now_ms)
         return effects + self._go_on(now_ms)
+
+    def reported(self, report: CheckpointReport, now_ms: float) -> list[CheckpointEffect]:
+        """A task manager reports."""
+        match report:
+            case CheckpointAcked(_, checkpoint, state, figures):
+                return self.acked(checkpoint, state, figures, now_ms)
+            case CheckpointDeclined(_, checkpoint, task, reason, subsumed):
+                return self.declined(checkpoint, task, reason, now_ms, subsumed=subsumed)
+            case CheckpointWanted():
+                return self.checkpoint_wanted(now_ms)
 
     def acked(
         self, checkpoint: int, state: SubtaskState, figures: CheckpointFigures, now_ms: float
@@ -168,7 +189,7 @@ class CheckpointCoordinator:
         self._log.stored(pending, now_ms)
         effects: list[CheckpointEffect] = []
         if not self._ended_because and (not pending.is_savepoint or pending.options.stop.ends):
-            effects.append(CompleteCheckpoint(checkpoint))
+            effects += self._tell_all(CheckpointCompleted(self._run, checkpoint))
         if pending.is_savepoint:
             directory = pending.options.directory
             if pending.options.stop.ends:
@@ -280,9 +301,15 @@ class CheckpointCoordinator:
 
     def _trigger_heads(self, pending: PendingCheckpoint) -> list[CheckpointEffect]:
         return [
-            TriggerCheckpoint(member.slot, member.task, pending.checkpoint, pending.options)
+            Send(
+                member.slot,
+                CheckpointTriggered(self._run, member.task, pending.checkpoint, pending.options),
+            )
             for member in pending.untriggered_heads()
         ]
+
+    def _tell_all(self, message: CheckpointCompleted | CheckpointAborted) -> list[CheckpointEffect]:
+        return [Send(slot, message) for slot in self._slots]
 
     def _store_if_whole(self, pending: PendingCheckpoint, now_ms: float) -> list[CheckpointEffect]:
         """Store a checkpoint as soon as all its tasks have answered."""
@@ -310,7 +337,7 @@ class CheckpointCoordinator:
     ) -> list[CheckpointEffect]:
         effects: list[CheckpointEffect] = []
         if not self._ended_because:
-            effects.append(AbortCheckpoint(pending.checkpoint, reason))
+            effects += self._tell_all(CheckpointAborted(self._run, pending.checkpoint, reason))
         effects += self._forget(pending, reason, now_ms, counts=counts)
         self._paused_until_ms = now_ms + self._settings.min_pause_ms
         if pending.is_savepoint:

@@ -4,24 +4,18 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
-from headgate.base.checkpoints import CheckpointOptions, Metadata, SubtaskState
+from headgate.base.checkpoints import Metadata, SubtaskState
 from headgate.base.messages import Failure, OfRun, Shutdown
 from headgate.control.life_cycle import JobState
 from headgate.control.split_assignment import PlannedSource
 
 
 @dataclass(frozen=True, slots=True)
-class TriggerCheckpoint:
-    """Tell the task of this slot to begin the checkpoint.
-
-    A source takes it at once. A task with inputs gets this only if all its producers have finished:
-    it takes it when all its channels have ended, unless it has taken it already.
-    """
+class Send:
+    """Tell the task manager of this slot."""
 
     slot: int
-    task: str
-    checkpoint: int
-    options: CheckpointOptions
+    message: OfRun | Shutdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +27,6 @@ class StoreCheckpoint:
     """Of a savepoint, its own; empty: the job's folder for checkpoints."""
     ends_job: bool = False
     """Sinks commit with this savepoint: no later driver may go on from an older checkpoint."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompleteCheckpoint:
-    """Tell all tasks to commit what they prepared for this checkpoint and earlier ones."""
-
-    checkpoint: int
-
-
-@dataclass(frozen=True, slots=True)
-class AbortCheckpoint:
-    """Tell all tasks that this checkpoint is aborted."""
-
-    checkpoint: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +63,7 @@ class SavepointDone:
 
 
 CheckpointEffect: TypeAlias = (
-    TriggerCheckpoint
-    | StoreCheckpoint
-    | CompleteCheckpoint
-    | AbortCheckpoint
-    | DropCheckpoint
-    | DiscardStates
-    | FailRun
-    | SavepointDone
+    Send | StoreCheckpoint | DropCheckpoint | DiscardStates | FailRun | SavepointDone
 )
 
 
@@ -125,14 +97,6 @@ class Outcome:
             return f"the run was {self.state.value}: {self.reason}"
         message, frames = self.failure.message, self.failure.frames
         return f"{message}\n\n{frames}" if frames else message
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Tell the task manager of this slot."""
-
-    slot: int
-    message: OfRun | Shutdown
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ from headgate.base.messages import (
     TaskState,
     TimeAnnounced,
 )
-from headgate.control.attempt import Attempt, CheckpointReport, StartWatch
-from headgate.control.checkpoint_coordinator import CheckpointCoordinator
+from headgate.control.attempt import Attempt, StartWatch
+from headgate.control.checkpoint_coordinator import CheckpointCoordinator, CheckpointReport
 from headgate.control.deployment import RunPlan, TaskManagers
 from headgate.control.effects import (
     AttemptFailed,
@@ -200,7 +200,8 @@ class JobRun:
         if state is TaskState.FINISHED and not self.state.is_ending:
             orders = attempt.placement.finished(attempt.tasks[task].vertex)
             effects += self._deploy(orders, now_ms)
-            effects += self._carry_out(attempt.task_finished(task, now_ms), now_ms)
+            if attempt.checkpoints is not None:
+                effects += self._carry_out(attempt.checkpoints.task_finished(task, now_ms), now_ms)
         elif state is TaskState.FAILED:
             cause = failure or Failure("unknown", "the task failed and gave no reason")
             return self._fail(cause, task, rank_of(cause), now_ms)
@@ -278,13 +279,19 @@ class JobRun:
 
     def checkpoint_reported(self, report: CheckpointReport, now_ms: float) -> list[Effect]:
         """A task manager reports; what is of another run is ignored."""
-        return self._carry_out(self._attempt.checkpoint_reported(report, now_ms), now_ms)
+        checkpoints = self._attempt.checkpoints
+        if checkpoints is None or report.run != self.plan.run:
+            return []
+        return self._carry_out(checkpoints.reported(report, now_ms), now_ms)
 
     def savepoint_wanted(self, directory: str, stop: Stop, now_ms: float) -> list[Effect]:
         """Somebody wants a savepoint in a directory of its own, and perhaps the job to end."""
         if self.state is JobState.RESTARTING or self.state.is_ending or self.state.has_ended:
             return [SavepointDone(directory, None, f"the job is {self.state.value}")]
-        return self._carry_out(self._attempt.savepoint_wanted(directory, stop, now_ms), now_ms)
+        checkpoints = self._attempt.checkpoints
+        if checkpoints is None:
+            return [SavepointDone(directory, None, "a job of this kind has no savepoints")]
+        return self._carry_out(checkpoints.savepoint_wanted(directory, stop, now_ms), now_ms)
 
     def stored(self, checkpoint: int, problem: str, now_ms: float) -> list[Effect]:
         """The storage has written the metadata, in time or not; or it says why it could not."""
@@ -468,7 +475,9 @@ class JobRun:
             self._move(RunTransition.STARTED)
             self._start.ended()
             effects = self._announce(attempt.alignment.all_started())
-            return effects + self._carry_out(attempt.started(now_ms), now_ms)
+            if attempt.checkpoints is not None:
+                effects += self._carry_out(attempt.checkpoints.started(now_ms), now_ms)
+            return effects
         return []
 
     def _stop(self, now_ms: float) -> list[Effect]:
@@ -538,13 +547,17 @@ class JobRun:
                     waits = _STORING.format(metadata.checkpoint)
                     self._awaits_storage[waits] = now_ms, now_ms + self._times.storage_ms
                     effects.append(effect)
+                case Send(slot) if slot not in self._managers.here:
+                    pass
                 case _:
-                    effects += self._attempt.messages_for(effect, self._managers.here)
+                    effects.append(effect)
         return effects
 
     def _end_attempt(self, reason: str, now_ms: float) -> list[Effect]:
         """It is over, or about to be."""
-        effects = self._carry_out(self._attempt.ending(reason, now_ms), now_ms)
+        checkpoints, effects = self._attempt.checkpoints, list[Effect]()
+        if checkpoints is not None:
+            effects += self._carry_out(checkpoints.run_ending(reason, now_ms), now_ms)
         if self._is_discovering:
             self._is_discovering = False
             effects.append(EndDiscovery())

@@ -53,10 +53,10 @@ class Recovery:
         self._ignores_damaged = ignores_damaged
 
     def checkpoints(
-        self, job: CheckpointedJob, sources: Callable[[], tuple[SourceState, ...]] = tuple
+        self, run: str, job: CheckpointedJob, sources: Callable[[], tuple[SourceState, ...]] = tuple
     ) -> CheckpointCoordinator:
         """The coordinator of the checkpoints of a new attempt."""
-        return CheckpointCoordinator(job, self.settings, self.history, self._wall_ms, sources)
+        return CheckpointCoordinator(run, job, self.settings, self.history, self._wall_ms, sources)
 
     def failed(self, failure: Failure, restored: int | None, now_ms: float) -> float | None:
         """A run has failed that had begun with the checkpoint ``restored``, or with none."""

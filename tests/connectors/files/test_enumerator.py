@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import FileGone, LineTooLong, PathUnusable, StateBroken
+from headgate.base.messages import SplitsAssigned
 from headgate.connectors.files.enumerator import FileEnumerator, FilesPosition, KnownFile
 from headgate.connectors.files.source import CsvSource, FilesSource, TextFileSource
 from headgate.core.chain.operator import PollResult
@@ -412,7 +413,7 @@ def go_on(source: FilesSource, states: list[StoredState]) -> list[Any]:
     output = open_operator(operator, within=within)
     try:
         found = source.create_enumerator(1, None).discover()
-        operator.splits_assigned(pickled_splits(found), False, True)
+        operator.obey(SplitsAssigned("run", "task", tuple(pickled_splits(found)), False, True))
         for _ in range(10_000):
             if operator.poll(7) is PollResult.ENDED:
                 return output.records

@@ -1,6 +1,6 @@
 """The chain: built from its tail, opened tail first, finished head first, closed always. Row 5."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator, PollResult
-from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, Selector, ToNetwork, ToOperator
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
@@ -22,7 +21,7 @@ from headgate.core.operators.basic import FlatMapOperator, MapOperator
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
-from headgate.functions.context import SnapshotMoment, TaskInfo
+from headgate.functions.context import TaskInfo
 from headgate.functions.error_policy import ErrorPolicy
 from headgate.functions.function import OutputTag
 from tests.core.chain.kit import NOW_MS, LoggingOperator, StrictLoan
@@ -332,99 +331,15 @@ def test_the_ends_of_a_chain_write_to_their_own_partitions(
 # Checkpoints.
 
 
-class Noticing(Operator):
-    """Writes down what it is told of checkpoints."""
-
-    def __init__(self, log: list[str], name: str, fails_in: str = "") -> None:
-        self._log = log
-        self._name = name
-        self._fails_in = fails_in
-        self.awaits = False
-
-    def process(self, bundle: Bundle, number: int) -> None:
-        self._log.append(f"{self._name} got {bundle.records}")
-        self.output.collect(bundle)
-
-    def before_barrier(self, moment: SnapshotMoment) -> None:
-        self._note("before")
-        self.output.collect(Bundle([self._name]))
-
-    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
-        self._note(f"snapshot {moment.checkpoint}")
-        return OperatorSnapshot(Kept(self._log, self._name))
-
-    def checkpoint_completed(self, checkpoint: int) -> None:
-        self._note("completed")
-
-    def checkpoint_aborted(self, checkpoint: int) -> None:
-        self._note("aborted")
-
-    @property
-    def awaits_checkpoint(self) -> bool:
-        return self.awaits
-
-    def _note(self, what: str) -> None:
-        self._log.append(f"{self._name} {what}")
-        if self._fails_in == what:
-            raise ValueError(f"{what} of {self._name}")
-
-
-class Kept:
-    """Keyed state whose end is noted."""
-
-    def __init__(self, log: list[str], name: str) -> None:
-        self._log = log
-        self._name = name
-
-    def groups(self) -> Iterator[tuple[int, bytes]]:
-        return iter(())
-
-    def close(self) -> None:
-        self._log.append(f"{self._name} closed")
-
-
-def two(log: list[str], **fails: str) -> Chain:
-    return build(
-        op(0, lambda: Noticing(log, "a", fails.get("a", "")), ToOperator(1)),
-        op(1, lambda: Noticing(log, "b", fails.get("b", ""))),
-    )
-
-
-def test_what_is_sent_before_a_barrier_reaches_the_next_one_before_its_own() -> None:
-    log: list[str] = []
-    chain = two(log)
-    chain.before_barrier(SnapshotMoment(4, NOW_MS))
-    assert log == ["a before", "b got ['a']", "b before"]
-    taken = chain.snapshot(SnapshotMoment(4, NOW_MS))
-    assert log[3:] == ["a snapshot 4", "b snapshot 4"]
-    assert len(taken) == len(chain.specs) == 2
-    assert [spec.uid for spec in chain.specs] == ["uid0", "uid1"]
-
-
-def test_snapshots_are_taken_of_all_or_of_none() -> None:
-    log: list[str] = []
-    chain = two(log, b="snapshot 4")
-    with pytest.raises(UserFunctionFailed, match="'op1' failed to take a snapshot of its state"):
-        chain.snapshot(SnapshotMoment(4, NOW_MS))
-    assert log == ["a snapshot 4", "b snapshot 4", "a closed"]
-
-
-@pytest.mark.parametrize("what", ["completed", "aborted"])
-def test_all_operators_are_told_how_a_checkpoint_ended(what: str) -> None:
-    log: list[str] = []
-    chain = two(log)
-    getattr(chain, what)(4)
-    assert log == [f"a {what}", f"b {what}"]
-    failing = two(log, a=what)
-    with pytest.raises(UserFunctionFailed, match="operator 'op0' failed after checkpoint 4 was"):
-        getattr(failing, what)(4)
+class Awaiting(Operator):
+    awaits_checkpoint = False
 
 
 def test_a_chain_awaits_a_checkpoint_if_one_of_its_operators_does() -> None:
-    last = Noticing([], "b")
-    chain = build(op(0, lambda: Noticing([], "a"), ToOperator(1)), op(1, lambda: last))
+    last = Awaiting()
+    chain = build(op(0, Awaiting, ToOperator(1)), op(1, lambda: last))
     assert not chain.awaits_checkpoint
-    last.awaits = True
+    last.awaits_checkpoint = True
     assert chain.awaits_checkpoint
 
 

@@ -20,13 +20,14 @@ from headgate.core.task.task import StepResult
 from tests.core.task.kit import (
     Lab,
     Shelf,
+    complete,
     live,
-    options,
     read_stream,
     sink,
     source,
     step_until,
     take_all,
+    trigger,
 )
 
 SERIALIZER = PickleSerializer()
@@ -196,7 +197,7 @@ def test_who_had_finished_opens_nothing_and_passes_its_end_on() -> None:
         step_until(task, StepResult.IDLE)
         assert not down.partition.finished, "its producers end first"
         up.finish()
-        task.trigger_checkpoint(8, options())
+        trigger(task, 8)
         step_until(task, StepResult.IDLE)
         taken = shelf.last.snapshot
         assert taken.finished
@@ -204,7 +205,7 @@ def test_who_had_finished_opens_nothing_and_passes_its_end_on() -> None:
             ("uid0", None)
         ]
         shelf.last.done()
-        task.checkpoint_completed(8)
+        complete(task, 8)
         assert live(task) is None
         take_all(reader)
         assert reader.ended and reader.watermark_ms == MAX_WATERMARK_MS

@@ -11,7 +11,7 @@ from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.checkpoint.snapshot import CheckpointPlan
 from headgate.core.task.task import StepResult
 from headgate.functions.context import SnapshotMoment
-from tests.core.task.kit import Lab, Shelf, live, options, step_until
+from tests.core.task.kit import Lab, Shelf, abort, live, step_until, trigger
 
 
 class Kept:
@@ -53,11 +53,11 @@ def test_a_snapshot_is_closed_when_its_writing_has_ended_however(given_up: bool)
             lambda: Keeping(lab, kept), gates=((lab.gate("up"),),), checkpoints=shelf.plan()
         )
         up.finish()
-        task.trigger_checkpoint(1, options())
+        trigger(task, 1)
         step_until(task, StepResult.IDLE)
         assert kept[0].closed == 0
         if given_up:
-            task.checkpoint_aborted(1, "no room")
+            abort(task, 1, "no room")
             step_until(task, StepResult.IDLE)
             assert kept[0].closed == 0, "somebody may still read it"
         shelf.last.done()
@@ -75,7 +75,7 @@ def test_a_task_that_fails_does_not_wait_for_the_storage() -> None:
             lambda: Keeping(lab, kept), gates=((lab.gate("up"),),), checkpoints=shelf.plan(0)
         )
         step_until(task, StepResult.IDLE)
-        task.trigger_checkpoint(1, options())
+        trigger(task, 1)
         step_until(task, StepResult.IDLE)
         task.close(TaskCancelled("enough"))
         assert shelf.last.aborted

@@ -1,5 +1,6 @@
 """The checkpoints of a task: snapshots between steps, barriers or cancel markers, never both."""
 
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -21,14 +22,16 @@ from tests.core.task.kit import (
     WALL_MS,
     Lab,
     Shelf,
+    abort,
+    complete,
     fill,
     live,
-    options,
     read_stream,
     sink,
     source,
     step_until,
     take_all,
+    trigger,
 )
 
 BARRIER = CheckpointBarrier(1, WALL_MS)
@@ -125,7 +128,7 @@ def test_a_source_is_triggered_and_its_barrier_follows_what_it_had_sent() -> Non
         reader.on_barrier = lambda channel, event: seen.append(event)
         task = lab.task(source([1], [], [2]), writers=(down,), checkpoints=shelf.plan())
         step_until(task, StepResult.IDLE)
-        task.trigger_checkpoint(1, options())
+        trigger(task, 1)
         assert not shelf.written, "by mail"
         step_until(task, StepResult.IDLE)
         assert shelf.last.in_flight == []
@@ -370,7 +373,7 @@ def test_what_the_coordinator_gives_up_is_dropped_in_silence() -> None:
         desk.ups[0].send_barrier(BARRIER)
         desk.ups[0].emit_all([10])
         desk.go_on()
-        desk.task.checkpoint_aborted(1, "too slow")
+        abort(desk.task, 1, "too slow")
         desk.go_on()
         assert sorted(map(str, desk.log)) == ["10", "aborted 1"], "the channel is read again"
         assert lab.declined == []
@@ -387,7 +390,7 @@ def test_what_is_being_written_is_given_up_too() -> None:
             up.send_barrier(BARRIER)
         desk.go_on()
         assert desk.shelf.last.in_flight == []
-        desk.task.checkpoint_aborted(1, "another task has declined")
+        abort(desk.task, 1, "another task has declined")
         desk.go_on()
         assert desk.shelf.last.aborted
         desk.end()
@@ -479,7 +482,7 @@ def test_who_is_triggered_takes_it_when_all_its_producers_have_ended() -> None:
         desk = Desk(lab)
         desk.ups[0].finish()
         desk.ups[1].emit_all([2])
-        desk.task.trigger_checkpoint(1, options())
+        trigger(desk.task, 1)
         desk.go_on()
         assert desk.log == [2]
         desk.ups[1].finish()
@@ -513,9 +516,126 @@ def test_the_time_of_commits_adds_up() -> None:
 
         desk.operator.checkpoint_completed = commit  # type: ignore[method-assign]
         for checkpoint in (1, 2):
-            desk.task.checkpoint_completed(checkpoint)
+            complete(desk.task, checkpoint)
             desk.go_on()
             lab.timers.pass_ms(500)
         assert seen_ms == [40, 80], "what is going on counts in"
         assert desk.task.figures().commit_ms == 80
         desk.end()
+
+
+# What its operators learn.
+
+
+class Noticing(Operator):
+    """Writes down what it is told of checkpoints."""
+
+    def __init__(self, log: list[str], name: str, fails_in: str = "") -> None:
+        self._log = log
+        self._name = name
+        self._fails_in = fails_in
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        self._log.append(f"{self._name} got {bundle.records}")
+        self.output.collect(bundle)
+
+    def before_barrier(self, moment: SnapshotMoment) -> None:
+        self._note("before")
+        self.output.collect(Bundle([self._name]))
+
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
+        self._note(f"snapshot {moment.checkpoint}")
+        return OperatorSnapshot(Kept(self._log, self._name))
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        self._note("completed")
+
+    def checkpoint_aborted(self, checkpoint: int) -> None:
+        self._note("aborted")
+
+    def _note(self, what: str) -> None:
+        self._log.append(f"{self._name} {what}")
+        if self._fails_in == what:
+            raise ValueError(f"{what} of {self._name}")
+
+
+class Kept:
+    """Keyed state whose end is noted."""
+
+    def __init__(self, log: list[str], name: str) -> None:
+        self._log = log
+        self._name = name
+
+    def groups(self) -> Iterator[tuple[int, bytes]]:
+        return iter(())
+
+    def close(self) -> None:
+        self._log.append(f"{self._name} closed")
+
+
+class TwoOperators:
+    """A task with a chain of two that gets barriers."""
+
+    def __init__(self, lab: Lab, log: list[str], a: str = "", b: str = "") -> None:
+        self.up, self.shelf = lab.writer("up"), Shelf()
+        self.task = lab.task(
+            lambda: Noticing(log, "a", a),
+            lambda: Noticing(log, "b", b),
+            gates=((lab.gate("up"),),),
+            checkpoints=self.shelf.plan(),
+        )
+        step_until(self.task, StepResult.IDLE)
+
+    def barrier(self, checkpoint: int) -> None:
+        self.up.send_barrier(CheckpointBarrier(checkpoint, WALL_MS))
+        step_until(self.task, StepResult.IDLE)
+
+    def end(self) -> None:
+        self.up.finish()
+        for writing in self.shelf.written:
+            writing.done()
+        live(self.task)
+
+
+def test_what_is_sent_before_a_barrier_reaches_the_next_one_before_its_own() -> None:
+    log: list[str] = []
+    with Lab() as lab:
+        both = TwoOperators(lab, log)
+        both.barrier(4)
+        assert log[:3] == ["a before", "b got ['a']", "b before"]
+        assert log[3:] == ["a snapshot 4", "b snapshot 4"]
+        assert [each.uid for each in both.shelf.last.snapshot.operators] == ["uid0", "uid1"]
+        both.end()
+
+
+def test_snapshots_are_taken_of_all_operators_or_of_none() -> None:
+    log: list[str] = []
+    with Lab() as lab:
+        both = TwoOperators(lab, log, b="snapshot 4")
+        both.barrier(4)
+        [(checkpoint, reason, subsumed)] = lab.declined
+        assert (checkpoint, subsumed) == (4, False)
+        assert "'op1' failed to take a snapshot of its state" in reason
+        assert log[3:] == ["a snapshot 4", "b snapshot 4", "a closed"]
+        both.end()
+
+
+def abort_it(task: Task, checkpoint: int) -> None:
+    abort(task, checkpoint, "no room")
+
+
+@pytest.mark.parametrize(("what", "say"), [("completed", complete), ("aborted", abort_it)])
+def test_all_operators_learn_how_a_checkpoint_ended(what: str, say: Callable[..., None]) -> None:
+    log: list[str] = []
+    with Lab() as lab:
+        both = TwoOperators(lab, log)
+        say(both.task, 4)
+        step_until(both.task, StepResult.IDLE)
+        assert log == [f"a {what}", f"b {what}"]
+        both.end()
+    with Lab() as lab:
+        failing = TwoOperators(lab, log, a=what)
+        say(failing.task, 4)
+        failing.up.finish()
+        error = live(failing.task)
+        assert "operator 'op0' failed after checkpoint 4 was" in str(error)

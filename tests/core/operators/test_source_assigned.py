@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.base.checkpoints import SourceState, SplitData
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, StreamStatus, Watermark
 from headgate.base.errors import StateBroken
-from headgate.base.messages import SourceTimeAnnounced
+from headgate.base.messages import SourceTimeAnnounced, SplitsAssigned, TimeAnnounced
 from headgate.core.chain.operator import PollResult
 from headgate.core.chain.watermarks import Bounded, TimePlan
 from headgate.core.operators.source import SourceOperator
@@ -107,12 +107,13 @@ class Assigned:
     def assign(
         self, *splits: tuple[int, int], backlog: bool = False, no_more: bool = False
     ) -> None:
-        self.operator.splits_assigned(pickled_splits(splits), backlog, no_more)
+        found = tuple(pickled_splits(splits))
+        self.operator.obey(SplitsAssigned("run", "0.0", found, backlog, no_more))
 
     def announce(self, watermark_ms: int, *, all_rest: bool, followed: bool = False) -> None:
         """What the driver tells of the other tasks."""
         announced = SourceTimeAnnounced("run", "0.0", watermark_ms, all_rest, followed)
-        self.operator.source_time_announced(announced)
+        self.operator.obey(announced)
 
     def read(self, limit: int = 100, polls: int = 20) -> PollResult:
         """Poll until there is nothing."""
@@ -206,7 +207,7 @@ def test_a_split_that_waits_behind_one_that_is_too_far_ahead_is_read() -> None:
     task = Assigned(plan=replace(TIMED, alignment=AlignmentGroup("group", 10)))
     task.assign((100, 200), (0, 5))
     task.operator.poll(5)
-    task.operator.time_announced("group", 0)
+    task.operator.obey(TimeAnnounced("run", "group", 0))
     results = [task.operator.poll(5) for _ in range(6)]
     assert task.output.records == [100, 101, 102, 103, 104, 0, 1, 2, 3, 4]
     assert results[-1] is PollResult.PAUSED
@@ -411,7 +412,8 @@ def test_splits_of_the_driver_are_dealt_out_when_there_are_enough_tasks() -> Non
 
 def test_a_split_that_cannot_be_read_fails_the_task() -> None:
     task = Assigned()
-    task.operator.splits_assigned([SplitData(b"mark", b"no pickle")], False, False)
+    broken = (SplitData(b"mark", b"no pickle"),)
+    task.operator.obey(SplitsAssigned("run", "0.0", broken, False, False))
     with pytest.raises(StateBroken, match="a split of the source cannot be read"):
         task.operator.poll()
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Watermark
+from headgate.base.messages import TimeAnnounced
 from headgate.core.chain.operator import PollResult
 from headgate.core.chain.watermarks import OWN_TIME, Bounded, TimePlan
 from headgate.core.operators.source import SourceOperator
@@ -198,7 +199,7 @@ def test_a_restored_split_is_not_idle_before_its_time() -> None:
 def test_a_group_that_is_aligned_knows_how_far_a_restored_split_is() -> None:
     plan = timed(alignment=AlignmentGroup("group", 10))
     operator, _, clock = opened(plan, (50, 90))
-    operator.time_announced("group", 40)
+    operator.obey(TimeAnnounced("run", "group", 40))
     operator.poll(4)
     clock.move_to(clock.now_ms + 200)
     reports: list[Any] = []
@@ -211,7 +212,7 @@ def test_a_group_that_is_aligned_knows_how_far_a_restored_split_is() -> None:
     again = SourceOperator(Numbers(), ((50, 90),), plan)
     open_operator(again, within=within)
     assert reports == [52]
-    again.time_announced("group", 41)
+    again.obey(TimeAnnounced("run", "group", 41))
     assert again.poll() is PollResult.PAUSED
 
 

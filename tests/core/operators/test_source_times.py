@@ -14,6 +14,7 @@ from headgate.base.elements import (
     StreamStatus,
     Watermark,
 )
+from headgate.base.messages import TimeAnnounced
 from headgate.core.chain.operator import PollResult
 from headgate.core.chain.watermarks import TimePlan, silent
 from headgate.core.operators.source import SourceOperator
@@ -187,23 +188,23 @@ def test_a_split_too_far_ahead_of_its_group_is_not_read() -> None:
     operator, line, _ = opened([at(5), at(30), at(50)], plan=plan)
     assert operator.poll() is PollResult.RECORDS
     assert operator.poll() is PollResult.PAUSED, "nobody has said how far the others are"
-    operator.time_announced("group", 0)
+    operator.obey(TimeAnnounced("run", "group", 0))
     assert operator.poll() is PollResult.RECORDS
     assert operator.poll() is PollResult.PAUSED
     assert operator.poll() is PollResult.PAUSED
     assert line.take() == timed(5, 30)
-    operator.time_announced("another", 100)
+    operator.obey(TimeAnnounced("run", "another", 100))
     assert operator.poll() is PollResult.PAUSED
-    operator.time_announced("group", 19)
+    operator.obey(TimeAnnounced("run", "group", 19))
     assert operator.poll() is PollResult.RECORDS
-    operator.time_announced("group", None)
+    operator.obey(TimeAnnounced("run", "group", None))
     assert operator.poll() is PollResult.ENDED
 
 
 def test_a_split_too_far_ahead_does_not_keep_the_others_from_being_read() -> None:
     plan = bounded(interval_ms=1000, alignment=AlignmentGroup("group", 10, 100))
     operator, line, _ = opened([at(100), at(101)], [at(1), [], at(2)], plan=plan)
-    operator.time_announced("group", 0)
+    operator.obey(TimeAnnounced("run", "group", 0))
     operator.poll()
     operator.poll()
     assert operator.poll() is PollResult.NOTHING
@@ -215,7 +216,7 @@ def test_a_split_too_far_ahead_does_not_keep_the_others_from_being_read() -> Non
 def test_a_task_reports_how_far_its_slowest_split_is() -> None:
     plan = bounded(interval_ms=1000, idle_ms=50, alignment=AlignmentGroup("group", 10, 100))
     operator, _, clock = opened([at(100), [], [], at(120)], [at(3), [], []], plan=plan)
-    operator.time_announced("group", None)
+    operator.obey(TimeAnnounced("run", "group", None))
     operator.poll()
     clock.pass_ms(100)
     operator.poll()

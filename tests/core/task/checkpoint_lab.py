@@ -17,18 +17,17 @@ from headgate.base.checkpoints import CheckpointFigures, OperatorState, Stop, Su
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
 from headgate.base.errors import TaskCancelled
 from headgate.base.ids import PartitionId
+from headgate.base.messages import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
 from headgate.base.messages import TaskState as Life
 from headgate.base.recovery_settings import CheckpointSettings, Consistency
 from headgate.control.checkpoint_coordinator import CheckpointCoordinator
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.effects import (
-    AbortCheckpoint,
     CheckpointEffect,
-    CompleteCheckpoint,
     FailRun,
     SavepointDone,
+    Send,
     StoreCheckpoint,
-    TriggerCheckpoint,
 )
 from headgate.control.pending_checkpoint import CheckpointedJob, CheckpointedTask
 from headgate.core.chain.chain import Chain
@@ -322,7 +321,7 @@ class Run:
         places |= dict(zip(COUNTERS, self.plan.counters_in, strict=True))
         self.seats = {name: Seat(name, places[name]) for name in PRODUCERS}
         self.coordinator = CheckpointCoordinator(
-            _job(), _settings(self.plan), town.history, self.wall_ms
+            "run", _job(), _settings(self.plan), town.history, self.wall_ms
         )
         for seat in self.seats.values():
             seat.task = self._task(seat, restored)
@@ -393,22 +392,14 @@ class Run:
     def follow(self, effects: list[CheckpointEffect]) -> None:
         for effect in effects:
             match effect:
-                case TriggerCheckpoint(_, name, checkpoint, options):
-                    task = self.seats[name].task
+                case Send(_, CheckpointTriggered() as order):
+                    task = self.seats[order.task].task
                     assert task is not None
-                    trigger = partial(task.trigger_checkpoint, checkpoint, options)
-                    self.down[self.seats[name].worker].append(trigger)
-                case CompleteCheckpoint(checkpoint):
-                    self._tell_all(
-                        lambda task, number=checkpoint: task.checkpoint_completed(number)
-                    )
-                case AbortCheckpoint(checkpoint, reason):
-                    self.town.aborted.append(reason)
-                    self._tell_all(
-                        lambda task, number=checkpoint, why=reason: task.checkpoint_aborted(
-                            number, why
-                        )
-                    )
+                    self.down[self.seats[order.task].worker].append(partial(task.obey, order))
+                case Send(_, CheckpointCompleted() | CheckpointAborted() as order):
+                    if isinstance(order, CheckpointAborted):
+                        self.town.aborted.append(order.reason)
+                    self._tell_all(order)
                 case StoreCheckpoint():
                     self.stores.append(effect)
                 case SavepointDone():
@@ -418,11 +409,11 @@ class Run:
                 case _:
                     pass
 
-    def _tell_all(self, tell: Callable[[Task], None]) -> None:
+    def _tell_all(self, order: CheckpointCompleted | CheckpointAborted) -> None:
         for worker in (0, 1):
             for seat in self.seats.values():
                 if seat.worker == worker and seat.task is not None:
-                    self.down[worker].append(partial(tell, seat.task))
+                    self.down[worker].append(partial(seat.task.obey, order))
 
     def _stored(self, store: StoreCheckpoint) -> None:
         self.stores.remove(store)

@@ -9,7 +9,12 @@ from typing import Any
 
 from headgate.base.checkpoints import CheckpointKind, CheckpointOptions, Stop
 from headgate.base.ids import PartitionId
-from headgate.base.messages import TaskState
+from headgate.base.messages import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+    TaskState,
+)
 from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.chain.chain import Chain
@@ -242,6 +247,20 @@ def options(stop: Stop = Stop.NO) -> CheckpointOptions:
     """Of a checkpoint that begins as the clock of a lab does; a savepoint if the job stops."""
     kind = CheckpointKind.SAVEPOINT if stop.ends else CheckpointKind.CHECKPOINT
     return CheckpointOptions(WALL_MS, kind, stop)
+
+
+def trigger(task: Task, checkpoint: int, how: CheckpointOptions | None = None) -> str:
+    """Why it cannot begin there, or nothing."""
+    order = CheckpointTriggered("run", task.id, checkpoint, how or options())
+    return task.obey(order)
+
+
+def complete(task: Task, checkpoint: int) -> None:
+    task.obey(CheckpointCompleted("run", checkpoint))
+
+
+def abort(task: Task, checkpoint: int, reason: str) -> None:
+    task.obey(CheckpointAborted("run", checkpoint, reason))
 
 
 def step_until(task: Task, end: StepResult, most: int = 1000) -> int:

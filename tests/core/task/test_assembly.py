@@ -32,7 +32,7 @@ from tests.core.task.assembly_kit import (
     source,
     vertex,
 )
-from tests.core.task.kit import Lab, Shelf, options
+from tests.core.task.kit import Lab, Shelf, trigger
 
 AWAY = ("there", 9)
 
@@ -193,7 +193,7 @@ def test_a_snapshot_names_its_task() -> None:
         hall = Hall(lab, source([1], [2], parallelism=2), checkpoints=writings)
         (task,) = hall.deploy(order("0.1", writes=1))
         task.task.step()
-        task.task.trigger_checkpoint(4, options())
+        trigger(task.task, 4)
         task.task.step()
         assert writings.tasks == [SnapshotTask("0.1", 0, 1, 2, 8)]
         shelf.last.done()

@@ -17,14 +17,19 @@ from headgate.base.checkpoints import (
 from headgate.base.elements import Bundle, PickleSerializer
 from headgate.base.errors import PartitionError, TaskCancelled
 from headgate.base.figures import UNKNOWN
-from headgate.base.messages import CheckpointOrder, TaskFigures, TaskState
+from headgate.base.messages import (
+    CheckpointOrder,
+    TaskFigures,
+    TaskState,
+    TimeAnnounced,
+)
 from headgate.core.buffers.buffer import bundle_bytes
 from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.source import SplitLag
 from tests.core.operators.kit import ScriptedReader, ScriptedSource
 from tests.core.task.assembly_kit import Hall, Writings, double, order, reads, sink, source, vertex
-from tests.core.task.kit import Lab, Shelf, options
+from tests.core.task.kit import Lab, Shelf, abort, complete, trigger
 
 LONG = "x" * 70_000
 
@@ -83,15 +88,16 @@ def test_what_a_task_that_runs_has_written_is_left_alone() -> None:
 
 
 def triggered(hall: Hall, task: str, checkpoint: int = 4) -> str:
-    return hall.tasks.trigger_checkpoint(task, checkpoint, options())
+    """Why it cannot be, or nothing."""
+    found = [deployed for deployed in hall.tasks.tasks if deployed.name == task]
+    return trigger(found[0].task, checkpoint)
 
 
-def test_a_checkpoint_begins_only_in_a_task_that_is_here_and_has_not_failed() -> None:
+def test_a_checkpoint_begins_only_in_a_task_that_has_not_failed() -> None:
     writings = Writings(CheckpointOrder("folder", "job"), Shelf())
     with Lab() as lab:
         hall = Hall(lab, source([1], [2]), checkpoints=writings)
         (task,) = hall.deploy(order("0.0", writes=1))
-        assert triggered(hall, "0.7") == "task 0.7 is not here"
         assert triggered(hall, "0.0") == ""
         task.task.step()
         assert len(writings.tasks) == 1
@@ -108,13 +114,13 @@ def test_tasks_are_told_of_checkpoints_and_of_time() -> None:
         (task,) = hall.deploy(order("0.0", writes=1))
         triggered(hall, "0.0")
         task.task.step()
-        hall.tasks.time_announced("group", 5)
-        hall.tasks.checkpoint_completed(4)
-        hall.tasks.checkpoint_aborted(4, "the user wants it")
+        task.task.obey(TimeAnnounced("run", "group", 5))
+        complete(task.task, 4)
+        abort(task.task, 4, "the user wants it")
         task.task.step()
         assert shelf.last.aborted
         shelf.last.done()
-        assert hall.tasks.overdue_commits(0) == []
+        assert hall.tasks.commits_longer_than(0) == []
         hall.end()
 
 

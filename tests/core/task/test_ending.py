@@ -19,12 +19,15 @@ from tests.core.task.kit import (
     WALL_MS,
     Lab,
     Shelf,
+    abort,
+    complete,
     live,
     options,
     sink,
     source,
     step_until,
     take_all,
+    trigger,
 )
 
 
@@ -137,14 +140,14 @@ def test_who_has_something_to_commit_asks_for_a_checkpoint_and_stays_until_it_is
         desk.go_on()
         desk.go_on()
         assert desk.wanted == 1
-        desk.task.trigger_checkpoint(3, options())
+        trigger(desk.task, 3)
         desk.go_on()
         assert desk.log == ["end of 0", "finish", "snapshot"]
         assert desk.shelf.last.snapshot.finished, "nothing of it is to be run again"
         desk.shelf.last.done()
         desk.go_on()
         assert desk.wanted == 1
-        desk.task.checkpoint_completed(3)
+        complete(desk.task, 3)
         assert desk.ends()
         assert desk.log[3:] == ["completed"]
 
@@ -154,10 +157,10 @@ def test_it_asks_again_when_that_checkpoint_came_to_nothing() -> None:
         desk = Desk(lab, commits=True)
         desk.ups[0].finish()
         desk.go_on()
-        desk.task.checkpoint_aborted(3, "no room")
+        abort(desk.task, 3, "no room")
         desk.go_on()
         assert desk.wanted == 2
-        desk.task.checkpoint_completed(4)
+        complete(desk.task, 4)
         assert desk.ends()
 
 
@@ -169,7 +172,7 @@ def test_after_the_end_no_timer_fires() -> None:
         lab.timers.pass_ms(10)
         desk.go_on()
         assert "tick" not in desk.log
-        desk.task.checkpoint_completed(1)
+        complete(desk.task, 1)
         assert desk.ends()
 
 
@@ -209,7 +212,7 @@ def test_after_the_barrier_of_a_savepoint_that_ends_the_job_the_task_stands_stil
         lab.timers.pass_ms(10)
         desk.go_on()
         assert desk.log == ["snapshot"], "no record, no timer"
-        desk.task.checkpoint_aborted(1, "no room")
+        abort(desk.task, 1, "no room")
         desk.go_on()
         assert sorted(map(str, desk.log[1:])) == ["7", "tick"], "it goes on as if nothing had been"
         lab.timers.pass_ms(10)
@@ -231,7 +234,7 @@ def test_when_it_is_complete_the_task_ends_and_its_operators_do_not_learn_why() 
         assert desk.log == ["snapshot"]
         lab.timers.pass_ms(10)
         desk.shelf.last.done()
-        desk.task.checkpoint_completed(1)
+        complete(desk.task, 1)
         assert desk.ends()
         assert desk.log == ["snapshot", "completed"], "no end, no event time, no timer"
 
@@ -240,16 +243,16 @@ def test_when_it_is_complete_the_task_ends_and_its_operators_do_not_learn_why() 
 def test_an_end_that_came_with_the_snapshot_waits_for_the_verdict(verdict: str) -> None:
     with Lab() as lab:
         desk = Desk(lab)
-        desk.task.trigger_checkpoint(1, options(Stop.SUSPEND))
+        trigger(desk.task, 1, options(Stop.SUSPEND))
         desk.go_on()
         desk.ups[0].finish()
         desk.go_on()
         assert desk.log == ["snapshot"]
         desk.shelf.last.done()
         if verdict == "completed":
-            desk.task.checkpoint_completed(1)
+            complete(desk.task, 1)
         else:
-            desk.task.checkpoint_aborted(1, "no room")
+            abort(desk.task, 1, "no room")
         assert desk.ends()
         ends = ["completed"] if verdict == "completed" else ["end of 0", "finish"]
         assert desk.log[1:] == ends
@@ -263,19 +266,19 @@ def test_a_source_stops_reading_at_its_barrier() -> None:
             source([1], [], [2], [], [3]), lambda: Logged(log), checkpoints=shelf.plan()
         )
         step_until(task, StepResult.IDLE)
-        task.trigger_checkpoint(1, options(Stop.SUSPEND))
+        trigger(task, 1, options(Stop.SUSPEND))
         step_until(task, StepResult.IDLE)
         lab.timers.pass_ms(7)
         step_until(task, StepResult.IDLE)
         assert log == [1, "snapshot"]
-        task.checkpoint_aborted(1, "no room")
+        abort(task, 1, "no room")
         step_until(task, StepResult.IDLE)
         assert log == [1, "snapshot", 2]
-        task.trigger_checkpoint(2, options(Stop.SUSPEND))
+        trigger(task, 2, options(Stop.SUSPEND))
         step_until(task, StepResult.IDLE)
         for writing in shelf.written:
             writing.done()
-        task.checkpoint_completed(2)
+        complete(task, 2)
         assert live(task) is None
         assert log == [1, "snapshot", 2, "snapshot", "completed"]
         assert lab.states[-1] == "finished"
@@ -295,12 +298,12 @@ def test_a_source_that_is_drained_finishes_before_the_barrier() -> None:
             checkpoints=shelf.plan(),
         )
         step_until(task, StepResult.IDLE)
-        task.trigger_checkpoint(1, options(Stop.DRAIN))
+        trigger(task, 1, options(Stop.DRAIN))
         step_until(task, StepResult.IDLE)
         assert log == [1, MAX_WATERMARK_MS, "end of 0", "finish", "snapshot"]
         assert not shelf.last.snapshot.finished, "a later run may read on"
         shelf.last.done()
-        task.checkpoint_completed(1)
+        complete(task, 1)
         assert live(task) is None
         assert log[5:] == ["completed"]
         take_all(reader)
@@ -318,7 +321,7 @@ def test_who_takes_the_barrier_of_a_drain_finishes_before_its_snapshot() -> None
         assert desk.log == ["end of 0", "end of 1", "finish", "snapshot"]
         desk.shelf.last.done()
         desk.ups[0].finish()
-        desk.task.checkpoint_completed(1)
+        complete(desk.task, 1)
         assert desk.ends()
         assert desk.log[4:] == ["completed"]
 
@@ -327,7 +330,7 @@ def test_who_was_drained_in_vain_stays_still() -> None:
     with Lab() as lab:
         desk = Desk(lab)
         desk.barrier(1, Stop.DRAIN)
-        desk.task.checkpoint_aborted(1, "no room")
+        abort(desk.task, 1, "no room")
         desk.ups[0].emit_all([7])
         desk.go_on()
         assert 7 not in desk.log, "its operators have finished; the run fails"
@@ -340,11 +343,11 @@ def test_a_task_that_waits_for_checkpoints_takes_a_savepoint_that_ends_the_job()
         desk = Desk(lab, commits=True)
         desk.ups[0].finish()
         desk.go_on()
-        desk.task.trigger_checkpoint(2, options(Stop.DRAIN))
+        trigger(desk.task, 2, options(Stop.DRAIN))
         desk.go_on()
         assert desk.log == ["end of 0", "finish", "snapshot"], "it finishes once"
         desk.shelf.last.done()
-        desk.task.checkpoint_completed(2)
+        complete(desk.task, 2)
         assert desk.ends()
 
 
@@ -375,7 +378,7 @@ def test_a_task_without_checkpoints_ends_at_once() -> None:
     with Lab() as lab:
         up = lab.writer("up")
         task = lab.task(sink(got), gates=((lab.gate("up"),),))
-        task.checkpoint_completed(1)
-        task.checkpoint_aborted(2, "it is told to all")
+        complete(task, 1)
+        abort(task, 2, "it is told to all")
         up.finish()
         assert live(task) is None

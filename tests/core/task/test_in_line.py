@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
+from headgate.base.messages import TimeAnnounced
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.watermarks import TimePlan
 from headgate.core.egress.router import RoundRobin
@@ -164,9 +165,9 @@ def test_a_task_that_waits_for_its_group_goes_on_when_that_is_announced() -> Non
         assert lab.times == [("group", MIN_WATERMARK_MS), ("group", 4)], (
             "it tells that it has begun"
         )
-        task.time_announced("group", 4)
+        task.obey(TimeAnnounced("run", "group", 4))
         step_until(task, StepResult.IDLE)
         assert watcher.on_time == [(5,), (9,), (40,)]
-        task.time_announced("group", None)
+        task.obey(TimeAnnounced("run", "group", None))
         step_until(task, StepResult.DONE)
         task.close(None)

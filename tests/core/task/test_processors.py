@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
+from headgate.base.messages import TimeAnnounced
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
@@ -243,7 +244,7 @@ def test_a_source_that_is_ahead_of_its_group_is_asked_again_when_that_has_moved(
         assert processor.process() is InputStatus.NOTHING
         assert not processor.available()
         assert lab.timers.pauses == [], "it waits without a clock"
-        processor.time_announced("group", 4)
+        processor.obey(TimeAnnounced("run", "group", 4))
         assert processor.available()
         assert [processor.process() for _ in range(2)] == [InputStatus.MORE, InputStatus.ENDED]
         assert got == [(5,), (9,)]

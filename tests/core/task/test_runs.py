@@ -1,13 +1,15 @@
 """Runs follow each other in a task manager; orders of the wrong run do nothing."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headgate.base.checkpoints import CheckpointOptions, SplitData
+from headgate.base.checkpoints import CheckpointOptions
 from headgate.base.errors import TaskCancelled
 from headgate.base.messages import (
     Address,
@@ -21,6 +23,7 @@ from headgate.base.messages import (
     Failure,
     Placed,
     SourceTimeAnnounced,
+    SplitsAssigned,
     TaskChanged,
     TaskOrder,
     TaskState,
@@ -32,6 +35,33 @@ from headgate.core.task.task import TaskListener
 
 CANCEL_MS = 100
 OPTIONS = CheckpointOptions(1000)
+UNFIT = CheckpointTriggered("r1", "a", 9, OPTIONS)
+FOR_ALL = (
+    TimeAnnounced("r1", "group", 5),
+    CheckpointCompleted("r1", 3),
+    CheckpointAborted("r1", 4, "why"),
+)
+FOR_ONE = (
+    CheckpointTriggered("r1", "a", 3, OPTIONS),
+    SplitsAssigned("r1", "a", (), False, True),
+    SourceTimeAnnounced("r1", "a", 5, False, False),
+)
+
+
+@dataclass
+class NotedTask:
+    """See ``RunTask`` and ``ObedientTask``: notes what it is ordered."""
+
+    id: str
+    noted: list[Any]
+
+    @property
+    def task(self) -> "NotedTask":
+        return self
+
+    def obey(self, order: Any) -> str:
+        self.noted.append((self.id, order))
+        return f"task {self.id} is cancelled" if order == UNFIT else ""
 
 
 class NotedTasks:
@@ -42,37 +72,19 @@ class NotedTasks:
         self.listener = listener
         self.error = error
         self.noted: list[Any] = []
+        self.tasks: list[NotedTask] = []
+        self.inside = nullcontext
 
     def deploy(self, orders: Sequence[TaskOrder], places: Mapping[str, Address | None]) -> None:
         if self.error is not None:
             raise self.error
         self.noted.append(("deploy", [order.id for order in orders]))
+        self.tasks += [NotedTask(order.id, self.noted) for order in orders]
 
     def placed(self, producer: str, address: Address | None) -> None:
         if self.error is not None:
             raise self.error
         self.noted.append(("placed", producer))
-
-    def time_announced(self, group: str, watermark_ms: int | None) -> None:
-        self.noted.append(("time", group))
-
-    def splits_assigned(
-        self, task: str, splits: Sequence[SplitData], backlog: bool, no_more: bool
-    ) -> None:
-        self.noted.append(("splits", (task, *splits, backlog, no_more)))
-
-    def source_time_announced(self, announced: SourceTimeAnnounced) -> None:
-        self.noted.append(("source time", announced.task))
-
-    def trigger_checkpoint(self, task: str, checkpoint: int, options: CheckpointOptions) -> str:
-        self.noted.append(("trigger", task))
-        return "" if task == "a" else f"task {task} is not here"
-
-    def checkpoint_completed(self, checkpoint: int) -> None:
-        self.noted.append(("completed", checkpoint))
-
-    def checkpoint_aborted(self, checkpoint: int, reason: str) -> None:
-        self.noted.append(("aborted", checkpoint))
 
     def cancel(self) -> None:
         self.noted.append("cancel")
@@ -146,10 +158,8 @@ def test_orders_of_a_run_reach_its_tasks(process: Process) -> None:
         deploy("r1", "a"),
         deploy("r1", "b"),
         Placed("r1", {"c": None}),
-        TimeAnnounced("r1", "group", 5),
-        CheckpointTriggered("r1", "a", 3, OPTIONS),
-        CheckpointCompleted("r1", 3),
-        CheckpointAborted("r1", 4, "why"),
+        *FOR_ALL,
+        *FOR_ONE,
         Cancel("r1", "why"),
     )
     (tasks,) = process.begun
@@ -157,10 +167,8 @@ def test_orders_of_a_run_reach_its_tasks(process: Process) -> None:
         ("deploy", ["a"]),
         ("deploy", ["b"]),
         ("placed", "c"),
-        ("time", "group"),
-        ("trigger", "a"),
-        ("completed", 3),
-        ("aborted", 4),
+        *((task, order) for order in FOR_ALL for task in ("a", "b")),
+        *(("a", order) for order in FOR_ONE),
         "cancel",
     ]
     assert process.runs.open == {"a": TaskState.DEPLOYING, "b": TaskState.DEPLOYING}
@@ -183,7 +191,11 @@ def test_a_new_run_waits_for_the_tasks_of_the_last_one(process: Process) -> None
     process.order(deploy("r1", "a", "b"))
     process.order(deploy("r2", "a"), Placed("r2", {"c": None}), CheckpointCompleted("r1", 3))
     assert [tasks.run for tasks in process.begun] == ["r1"]
-    assert process.begun[0].noted[1:] == ["cancel", ("completed", 3)]
+    assert process.begun[0].noted[1:] == [
+        "cancel",
+        ("a", CheckpointCompleted("r1", 3)),
+        ("b", CheckpointCompleted("r1", 3)),
+    ]
     process.ends("r1", "a")
     assert not process.ended
     process.ends("r1", "b")
@@ -203,8 +215,11 @@ def test_no_run_follows_one_that_cannot_be_ended(process: Process) -> None:
 
 
 def test_a_task_that_cannot_begin_a_checkpoint_declines_it(process: Process) -> None:
-    process.order(deploy("r1", "a"), CheckpointTriggered("r1", "x", 3, OPTIONS))
-    assert process.sent == [CheckpointDeclined("r1", 3, "x", "task x is not here")]
+    process.order(deploy("r1", "a"), CheckpointTriggered("r1", "x", 3, OPTIONS), UNFIT)
+    assert process.sent == [
+        CheckpointDeclined("r1", 3, "x", "task x is not here"),
+        CheckpointDeclined("r1", 9, "a", "task a is cancelled"),
+    ]
 
 
 def test_figures_come_before_the_last_word_of_a_task(process: Process) -> None:

@@ -34,7 +34,7 @@ class Desk:
         self.chain = lab.chain(lambda: KeyedProcessOperator(self.function, abs))
         info = TaskInfo("job", "keep", 0, 1)
         self.chain.open(lambda spec: OperatorContext(spec.name, info, lambda: 0, uid=spec.uid))
-        self.uid = self.chain.specs[0].uid
+        self.uid = self.chain.operators[0][0].uid
         self.reads = StateReads(self.chain, self.mailbox, lab.loan, lab.clock.now_ms)
         self.answers: list[StateValues | str] = []
 

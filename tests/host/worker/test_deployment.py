@@ -291,7 +291,7 @@ def test_markers_measure_the_way_and_functions_do_not_see_them(
     )
     run = Run(job, *pair, latency_interval_ms=2)
     run.deploy()
-    deployed = [task for deployment in run.deployments for task in deployment._deployed.tasks]
+    deployed = [task for deployment in run.deployments for task in deployment.tasks]
     sinks = [task for task in deployed if task.order.gates]
 
     def markers() -> list[int]:

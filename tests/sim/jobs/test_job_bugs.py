@@ -301,7 +301,7 @@ def an_operator_is_not_closed(patch: Patch) -> None:
     real = Chain.close
 
     def close(chain: Chain) -> None:
-        chain._operators.pop(max(chain._operators))
+        chain.operators.pop()
         real(chain)
 
     patch.setattr(Chain, "close", close)

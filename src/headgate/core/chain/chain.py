@@ -2,7 +2,7 @@
 
 Built from its tail: first the output an operator writes to, then the operator. Law: operators are
 opened from the tail to the head (nobody sends to a closed one), finished from the head to the tail,
-and each is closed exactly once, whatever happened before. Snapshots are taken of all or of none.
+and each is closed exactly once, whatever happened before.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,11 +24,9 @@ from headgate.core.chain.outputs import (
     typed,
 )
 from headgate.core.chain.record_failures import RecordFailures
-from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.state.reading import StateReader
-from headgate.functions.context import SnapshotMoment
 from headgate.functions.error_policy import OnError
 
 
@@ -41,12 +39,13 @@ class Chain:
         self._loan = loan
         self._inputs: dict[int, ChainedOutput] = {}
         self._counts: dict[int, CountingOutput] = {}
-        self._operators: dict[int, Operator] = {}
+        self._built: dict[int, Operator] = {}
         self.network_outputs: list[NetworkOutput] = []
         self._head_in = 0
         self._passed_none = PassedNone()
-        self._build(0)
-        self.head = self._operators[0]
+        self.head = self._build(0)
+        self.operators = [(spec.operators[at], self._built[at]) for at in sorted(self._built)]
+        """Head first."""
         self._name = spec.operators[0].name
         self._closed = False
 
@@ -56,8 +55,7 @@ class Chain:
         opens: Callable[[OperatorSpec], bool] = lambda spec: True,
     ) -> None:
         """Open the operators, the tail first; ``opens`` may leave some out."""
-        for index in sorted(self._operators, reverse=True):
-            spec, operator = self._spec.operators[index], self._operators[index]
+        for spec, operator in reversed(self.operators):
             if not opens(spec):
                 continue
             context = context_of(spec)
@@ -100,55 +98,15 @@ class Chain:
 
     def finish(self) -> None:
         """All inputs have ended: every operator, head first, sends what it had kept back."""
-        for index in sorted(self._operators):
-            spec, operator = self._spec.operators[index], self._operators[index]
-            if index:
+        for spec, operator in self.operators:
+            if operator is not self.head:
                 run_user_code(spec.name, lambda: operator.end_input(0), "at the end of its input")  # noqa: B023
             run_user_code(spec.name, operator.finish, "at the end of its input")
-
-    # Checkpoints.
-
-    @property
-    def specs(self) -> list[OperatorSpec]:
-        """Of all operators, head first."""
-        return [self._spec.operators[index] for index in sorted(self._operators)]
-
-    def before_barrier(self, moment: SnapshotMoment) -> None:
-        """A snapshot is about to be taken: every operator, head first, sends what it must."""
-        self._each(lambda operator: operator.before_barrier(moment), "before a checkpoint")
-
-    def snapshot(self, moment: SnapshotMoment) -> list[OperatorSnapshot]:
-        """What every operator has, head first; if one fails, those of the others are closed."""
-        snapshots: list[OperatorSnapshot] = []
-        try:
-            self._each(
-                lambda operator: snapshots.append(operator.snapshot(moment)),
-                "to take a snapshot of its state",
-            )
-        except BaseException:
-            for snapshot in snapshots:
-                snapshot.close()
-            raise
-        return snapshots
-
-    def completed(self, checkpoint: int) -> None:
-        """A checkpoint is stored for good."""
-        self._each(
-            lambda operator: operator.checkpoint_completed(checkpoint),
-            f"after checkpoint {checkpoint} was complete",
-        )
-
-    def aborted(self, checkpoint: int) -> None:
-        """A checkpoint was aborted."""
-        self._each(
-            lambda operator: operator.checkpoint_aborted(checkpoint),
-            f"after checkpoint {checkpoint} was given up",
-        )
 
     @property
     def awaits_checkpoint(self) -> bool:
         """Whether an operator that has finished needs one more before it is closed."""
-        return any(operator.awaits_checkpoint for operator in self._operators.values())
+        return any(operator.awaits_checkpoint for _, operator in self.operators)
 
     def seal(self) -> None:
         """Hand what waits to the writers (inside the baton)."""
@@ -161,14 +119,11 @@ class Chain:
             return
         self._closed = True
         first: BaseException | None = None
-        for index in sorted(self._operators, reverse=True):
+        for spec, operator in reversed(self.operators):
             try:
-                run_user_code(
-                    self._spec.operators[index].name, self._operators[index].close, "in close()"
-                )
+                run_user_code(spec.name, operator.close, "in close()")
             except BaseException as error:  # also a user's exit()
                 first = first or error
-            operator = self._operators[index]
             for counted in (operator.failures, operator.late):
                 if counted is not None:
                     counted.close()
@@ -179,12 +134,12 @@ class Chain:
         """Of the operators, head first."""
         return [
             OperatorFigures(
-                self._spec.operators[index].name,
+                spec.name,
                 self._head_in if index == 0 else self._inputs[index].records_in,
                 self._counts[index].records_out,
-                *_left_out(self._operators[index]),
+                *_left_out(operator),
             )
-            for index in sorted(self._operators)
+            for index, (spec, operator) in enumerate(self.operators)
         ]
 
     @property
@@ -194,35 +149,30 @@ class Chain:
 
     def async_calls(self) -> Iterator[AsyncFigures]:
         """Of the operators that make asynchronous calls, head first."""
-        for index in sorted(self._operators):
-            figures = self._operators[index].async_calls()
+        for _, operator in self.operators:
+            figures = operator.async_calls()
             if figures is not None:
                 yield figures
 
     def batch_calls(self) -> Iterator[BatchFigures]:
         """Of the operators that make them in batches, head first."""
-        for index in sorted(self._operators):
-            figures = self._operators[index].batch_calls()
+        for _, operator in self.operators:
+            figures = operator.batch_calls()
             if figures is not None:
                 yield figures
 
     def state_bytes(self) -> int:
         """Of all operators that know about how much state they have; UNKNOWN: none does."""
-        sizes = [operator.state_bytes() for operator in self._operators.values()]
+        sizes = [operator.state_bytes() for _, operator in self.operators]
         known = [size for size in sizes if size is not None]
         return sum(known) if known else UNKNOWN
 
     def state_reader(self, uid: str) -> StateReader | None:
         """What reads the keyed state of an operator; None: it has none, or there is no such one."""
-        for index, operator in self._operators.items():
-            if self._spec.operators[index].uid == uid:
+        for spec, operator in self.operators:
+            if spec.uid == uid:
                 return operator.state_reader()
         return None
-
-    def _each(self, action: Callable[[Operator], None], doing: str) -> None:
-        for index in sorted(self._operators):
-            operator = self._operators[index]
-            run_user_code(self._spec.operators[index].name, lambda: action(operator), doing)  # noqa: B023
 
     def _build(self, index: int) -> Operator:
         spec = self._spec.operators[index]
@@ -236,7 +186,7 @@ class Chain:
         inside = self._stays_inside(spec)
         operator.set_up(typed(counting, spec.types, streak, self._passed_none, inside))
         self._counts[index] = counting
-        self._operators[index] = operator
+        self._built[index] = operator
         return operator
 
     def _stays_inside(self, spec: OperatorSpec) -> bool:

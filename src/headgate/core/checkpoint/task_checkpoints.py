@@ -17,10 +17,17 @@ from headgate.base.checkpoints import CheckpointOptions, Stop
 from headgate.base.errors import HeadgateError, TaskCancelled
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.base.figures import UNKNOWN
+from headgate.base.messages import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+    OnCheckpoints,
+)
 from headgate.base.settings import MIB
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock
-from headgate.core.chain.outputs import Loan
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.outputs import Loan, run_user_code
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.checkpoint.alignment import (
     AlignmentComplete,
@@ -103,6 +110,8 @@ class TaskCheckpoints:
         """Event time ends with this barrier: the task finishes its operators."""
         self.on_phase: Callable[[], None] = lambda: None
         """``phase`` has changed."""
+        self.on_aborted: Callable[[], None] = lambda: None
+        """A checkpoint has come to nothing."""
         self.phase = SavepointPhase.GOES_ON
         self.has_finished = False
         """The operators have, at the end of their input; they only wait to commit."""
@@ -141,8 +150,17 @@ class TaskCheckpoints:
 
     # What the coordinator tells, by mail.
 
-    def triggered(self, checkpoint: int, options: CheckpointOptions) -> None:
-        """A checkpoint begins here."""
+    def obey(self, order: OnCheckpoints) -> None:
+        """The coordinator has begun a checkpoint here, or ended one."""
+        match order:
+            case CheckpointTriggered():
+                self._trigger(order.checkpoint, order.options)
+            case CheckpointCompleted():
+                self._complete(order.checkpoint)
+            case CheckpointAborted():
+                self._abort(order.checkpoint, order.reason)
+
+    def _trigger(self, checkpoint: int, options: CheckpointOptions) -> None:
         barrier = CheckpointBarrier(
             checkpoint,
             options.triggered_ms,
@@ -152,25 +170,32 @@ class TaskCheckpoints:
         )
         self._carry_out(self._handler.triggered(barrier, self._clock.wall_ms()))
 
-    def completed(self, checkpoint: int) -> None:
-        """It is stored: operators commit."""
+    def _complete(self, checkpoint: int) -> None:
         if not self.is_blank:
             self.committing = checkpoint, self._clock.now_ms()
-            self._lent(lambda: self._chain.completed(checkpoint))
+            self._each(
+                lambda operator: operator.checkpoint_completed(checkpoint),
+                f"after checkpoint {checkpoint} was complete",
+            )
+            self._chain.seal()
             self._committed_ms, self.committing = self.committed_ms, None
         if self._stops_with is not None and self._stops_with.checkpoint == checkpoint:
             self._enter_phase(SavepointPhase.STOPPED)
 
-    def aborted(self, checkpoint: int, reason: str) -> None:
-        """It was aborted."""
+    def _abort(self, checkpoint: int, reason: str) -> None:
         self._carry_out(self._handler.given_up(checkpoint, reason), _Decline.NO)
         self._drop(checkpoint)
         if not self.is_blank:
-            self._lent(lambda: self._chain.aborted(checkpoint))
+            self._each(
+                lambda operator: operator.checkpoint_aborted(checkpoint),
+                f"after checkpoint {checkpoint} was given up",
+            )
+            self._chain.seal()
         stop = self._stops_with
         if stop is not None and stop.checkpoint == checkpoint and stop.stop is not Stop.DRAIN:
             self._stops_with = None  # a drained task cannot go on: the run fails
             self._enter_phase(SavepointPhase.GOES_ON)
+        self.on_aborted()
 
     # What the task tells.
 
@@ -285,7 +310,7 @@ class TaskCheckpoints:
         self._out.send(barrier, self._clock.wall_ms())
         named = tuple(
             NamedSnapshot(spec.uid, spec.name, taken)
-            for spec, taken in zip(self._chain.specs, operators, strict=True)
+            for (spec, _), taken in zip(self._chain.operators, operators, strict=True)
         )
         sync_ms = self._clock.now_ms() - began_ms
         snapshot = TaskSnapshot(barrier, named, sync_ms, self.has_finished)
@@ -303,7 +328,7 @@ class TaskCheckpoints:
     ) -> tuple[OperatorSnapshot, ...] | None:
         """Snapshots of all operators; None: one has failed, and the task goes on without it."""
         if self.is_blank:
-            return tuple(OperatorSnapshot() for _ in self._chain.specs)
+            return tuple(OperatorSnapshot() for _ in self._chain.operators)
         checkpoint, time_ms = barrier.checkpoint, barrier.timestamp_ms
         increments = self._plan.incremental and not barrier.is_savepoint
         moment = SnapshotMoment(
@@ -314,17 +339,23 @@ class TaskCheckpoints:
             increments,
             barrier.directory,
         )
-        self._lent(lambda: self._chain.before_barrier(moment))
-        self._loan.lend()
+        self._each(lambda operator: operator.before_barrier(moment), "before a checkpoint")
+        self._chain.seal()
+        taken: list[OperatorSnapshot] = []
         try:
-            return tuple(self._chain.snapshot(moment))
-        except TaskCancelled:
-            raise
-        except HeadgateError as error:
+            self._each(
+                lambda operator: taken.append(operator.snapshot(moment)),
+                "to take a snapshot of its state",
+            )
+        except BaseException as error:
+            for snapshot in taken:
+                snapshot.close()
+            self._loan.regain()
+            if not isinstance(error, HeadgateError) or isinstance(error, TaskCancelled):
+                raise
             batch.failed[checkpoint] = str(error)
             return None
-        finally:
-            self._loan.regain()
+        return tuple(taken)
 
     def _inputs_complete(self, checkpoint: int, align_ms: float, batch: _Batch) -> None:
         taken = self._taken.get(checkpoint)
@@ -381,10 +412,11 @@ class TaskCheckpoints:
     def _mail(self, what: str, action: Callable[..., None], *arguments: object) -> None:
         self._post(what, partial(action, *arguments))
 
-    def _lent(self, action: Callable[[], None]) -> None:
+    def _each(self, action: Callable[[Operator], None], doing: str) -> None:
+        """Call every operator, head first, while the baton is lent."""
         with self._loan:
-            action()
-        self._chain.seal()
+            for spec, operator in self._chain.operators:
+                run_user_code(spec.name, partial(action, operator), doing)
 
 
 _TOO_MUCH: Final = f"more than {LIMIT_BYTES // MIB} MiB of records are on their way to the task"

@@ -19,7 +19,6 @@ from math import inf
 from operator import index
 from typing import Final
 
-from headgate.base.checkpoints import SplitData
 from headgate.base.elements import (
     MAX_WATERMARK_MS,
     MIN_WATERMARK_MS,
@@ -28,7 +27,7 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.base.errors import StateBroken
-from headgate.base.messages import SourceTimeAnnounced
+from headgate.base.messages import ForSources, SourceTimeAnnounced, SplitsAssigned, TimeAnnounced
 from headgate.base.values import own
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import is_immutable
@@ -258,21 +257,18 @@ class SourceOperator(PolledOperator):
         has_ended = self._assigned is None or self._assigned.has_ended
         return PollResult.ENDED if has_ended and not splits else PollResult.NOTHING
 
-    def splits_assigned(self, splits: Sequence[SplitData], backlog: bool, no_more: bool) -> None:
-        """The driver has handed out splits, or tells that there are no others."""
-        if self._assigned is not None:
-            self._assigned.assigned(splits, backlog, no_more)
-            self._hold_back(self._assigned)
-
-    def source_time_announced(self, announced: SourceTimeAnnounced) -> None:
-        """How far the other tasks of the source are."""
-        if self._shared is not None:
-            self._shared.announced(announced)
-
-    def time_announced(self, group: str, watermark_ms: int | None) -> None:
-        """The event time of the slowest task of a group; None: all are idle."""
-        if self._alignment is not None:
-            self._alignment.announced(group, watermark_ms)
+    def obey(self, order: ForSources) -> None:
+        """The driver has splits for the task, or knows how far others are."""
+        match order:
+            case SplitsAssigned(_, _, splits, backlog, no_more) if self._assigned is not None:
+                self._assigned.assigned(splits, backlog, no_more)
+                self._hold_back(self._assigned)
+            case SourceTimeAnnounced() if self._shared is not None:
+                self._shared.announced(order)
+            case TimeAnnounced(_, group, watermark_ms) if self._alignment is not None:
+                self._alignment.announced(group, watermark_ms)
+            case _:
+                pass
 
     @property
     def splits(self) -> int:

@@ -5,26 +5,31 @@ tasks of an order are assembled before the first one starts, so that each finds 
 its neighbours; an order that fails takes nothing; nothing is assembled after a cancellation.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import Generic
 
 from msgspec import structs
 
-from headgate.base.checkpoints import CheckpointOptions, SplitData
 from headgate.base.errors import TaskCancelled
-from headgate.base.messages import SourceTimeAnnounced, TaskFigures, TaskOrder, TaskState
+from headgate.base.messages import TaskFigures, TaskOrder
 from headgate.core.checkpoint.restored import CheckpointReader, TaskRestored, read_restore
 from headgate.core.exchange.ends import Address
 from headgate.core.task.assembly import AssembledTask, TaskAssembly, Thread
 
 
 class DeployedTasks(Generic[Thread]):
-    """Called inside the baton, but for ``read`` and ``start``."""
+    """See ``RunTasks``; what that has not is called inside the baton, but for ``read``."""
 
-    def __init__(self, assembly: TaskAssembly[Thread]) -> None:
+    def __init__(
+        self,
+        assembly: TaskAssembly[Thread],
+        inside: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """``inside`` takes the baton, where there are threads."""
         self.tasks: list[AssembledTask[Thread]] = []
+        self.inside = inside
         self._assembly = assembly
         self._cancelled = False
 
@@ -65,59 +70,21 @@ class DeployedTasks(Generic[Thread]):
 
     def placed(self, producer: str, address: Address | None) -> None:
         """It is known now where a producer runs; None or our own address: here."""
-        self._assembly.placed(producer, address)
+        with self.inside():
+            self._assembly.placed(producer, address)
 
-    def time_announced(self, group: str, watermark_ms: int | None) -> None:
-        """The slowest source of a group is this far; None: there is nobody to wait for."""
-        for deployed in self.tasks:
-            deployed.task.time_announced(group, watermark_ms)
-
-    def splits_assigned(
-        self, task: str, splits: Sequence[SplitData], backlog: bool, no_more: bool
-    ) -> None:
-        """The driver hands out splits to a task; one that has ended needs none."""
-        for deployed in self.tasks:
-            if deployed.name == task:
-                deployed.task.splits_assigned(splits, backlog, no_more)
-
-    def source_time_announced(self, announced: SourceTimeAnnounced) -> None:
-        """How far the other tasks of a source are; one that has ended need not know."""
-        for deployed in self.tasks:
-            if deployed.name == announced.task:
-                deployed.task.source_time_announced(announced)
-
-    def trigger_checkpoint(self, task: str, checkpoint: int, options: CheckpointOptions) -> str:
-        """Let a task begin a checkpoint; why it cannot, or nothing."""
-        found = next((deployed for deployed in self.tasks if deployed.name == task), None)
-        if found is None:
-            return f"task {task} is not here"
-        state = found.state
-        if state.has_ended and state is not TaskState.FINISHED:  # the driver hears of that one
-            return f"task {task} is {state.value}"
-        found.task.trigger_checkpoint(checkpoint, options)
-        return ""
-
-    def checkpoint_completed(self, checkpoint: int) -> None:
-        """A checkpoint is stored: what was prepared for it is to be committed."""
-        for deployed in self.tasks:
-            deployed.task.checkpoint_completed(checkpoint)
-
-    def checkpoint_aborted(self, checkpoint: int, reason: str) -> None:
-        """A checkpoint is given up."""
-        for deployed in self.tasks:
-            deployed.task.checkpoint_aborted(checkpoint, reason)
-
-    def overdue_commits(self, timeout_ms: int) -> list[tuple[str, int]]:
+    def commits_longer_than(self, timeout_ms: int) -> list[tuple[str, int]]:
         """Tasks that have been committing a checkpoint for longer than this, and its number."""
         found = [(each.name, each.task.commits_too_long(timeout_ms)) for each in self.tasks]
         return [(task, checkpoint) for task, checkpoint in found if checkpoint is not None]
 
     def cancel(self) -> None:
         """End all tasks, also those that are to come."""
-        self._cancelled = True
-        for deployed in self.tasks:
-            deployed.task.cancel()
-            deployed.thread.cancel()
+        with self.inside():
+            self._cancelled = True
+            for deployed in self.tasks:
+                deployed.task.cancel()
+                deployed.thread.cancel()
 
     def release_partitions(self) -> None:
         """Of tasks that have ended: stored ones, and those whose readers never came."""

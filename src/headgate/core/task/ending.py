@@ -135,9 +135,10 @@ def take_part(
 ) -> TaskCheckpoints:
     """The checkpoints of a task; raises SettingsInvalid if its operators cannot have them."""
     if plan.enabled and plan.policy.exactly_once and chain.head.selection() is not None:
+        name = chain.operators[0][0].name
         raise SettingsInvalid(
             "execution.checkpointing.mode",
-            f"operator {chain.specs[0].name!r} chooses which of its inputs it reads, so that "
+            f"operator {name!r} chooses which of its inputs it reads, so that "
             f"barriers in the others would wait; use AT_LEAST_ONCE, or take no checkpoints",
         )
     incoming, outgoing = (

@@ -97,7 +97,7 @@ class OwnFigures:
         try:
             return head.lag() or NO_LAG
         except UNREADABLE as error:
-            name = self._chain.specs[0].name
+            name = self._chain.operators[0][0].name
             self._warn((name, "lag()"), f"lag() of source {name!r} has failed: {error_text(error)}")
             return NO_LAG
 

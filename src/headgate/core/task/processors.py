@@ -6,16 +6,15 @@ take turns; an operator may select which of them it reads. A task that is held s
 that was stopped by a savepoint only that its inputs have ended, and its operators not even that.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import ExitStack
 from enum import Enum
 from math import inf
 from typing import Final, Protocol
 
-from headgate.base.checkpoints import SplitData
 from headgate.base.elements import Bundle, LatencyMarker, Watermark
 from headgate.base.errors import ConnectorError, raise_user_error
-from headgate.base.messages import SourceTimeAnnounced
+from headgate.base.messages import ForSources
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock
 from headgate.core.chain.operator import PollResult
@@ -232,19 +231,9 @@ class SourceProcessor:
             return InputStatus.ENDED
         return InputStatus.NOTHING if self._rest(polled) else InputStatus.MORE
 
-    def time_announced(self, group: str, watermark_ms: int | None) -> None:
-        """How far the sources of a group are; one that was paused may go on."""
-        self._source.time_announced(group, watermark_ms)
-        self.idling.become_due()
-
-    def splits_assigned(self, splits: Sequence[SplitData], backlog: bool, no_more: bool) -> None:
-        """The driver has handed out splits, or tells that there are no others."""
-        self._source.splits_assigned(splits, backlog, no_more)
-        self.idling.become_due()
-
-    def source_time_announced(self, announced: SourceTimeAnnounced) -> None:
-        """How far the other tasks of the source are."""
-        self._source.source_time_announced(announced)
+    def obey(self, order: ForSources) -> None:
+        """The driver has splits, or knows how far others are; a source that waits may go on."""
+        self._source.obey(order)
         self.idling.become_due()
 
     def close(self) -> None:

@@ -6,22 +6,21 @@ until it begins; an order that cannot be carried out fails the tasks that it con
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import inf
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from headgate.base.checkpoints import CheckpointOptions, SplitData
 from headgate.base.errors import TaskCancelled
 from headgate.base.messages import (
     Address,
     Cancel,
-    CheckpointAborted,
-    CheckpointCompleted,
     CheckpointDeclined,
     CheckpointTriggered,
     CheckpointWanted,
     Deploy,
     Failure,
+    ForTasks,
     OfRun,
     Placed,
     SourceTimeAnnounced,
@@ -31,7 +30,6 @@ from headgate.base.messages import (
     TaskChanged,
     TaskOrder,
     TaskState,
-    TimeAnnounced,
     TimeReported,
 )
 from headgate.core.task.task import TaskListener
@@ -47,6 +45,23 @@ Report: TypeAlias = (
 """What the driver is told of tasks."""
 
 
+class ObedientTask(Protocol):
+    """See ``Task``."""
+
+    @property
+    def id(self) -> str: ...
+
+    def obey(self, order: ForTasks) -> str:
+        """Why it cannot, or nothing."""
+
+
+class RunTask(Protocol):
+    """See ``AssembledTask``."""
+
+    @property
+    def task(self) -> ObedientTask: ...
+
+
 class RunTasks(Protocol):
     """The tasks of one run; see ``DeployedTasks``."""
 
@@ -54,19 +69,12 @@ class RunTasks(Protocol):
 
     def placed(self, producer: str, address: Address | None) -> None: ...
 
-    def time_announced(self, group: str, watermark_ms: int | None) -> None: ...
+    @property
+    def tasks(self) -> Sequence[RunTask]: ...
 
-    def splits_assigned(
-        self, task: str, splits: Sequence[SplitData], backlog: bool, no_more: bool
-    ) -> None: ...
-
-    def source_time_announced(self, announced: SourceTimeAnnounced) -> None: ...
-
-    def trigger_checkpoint(self, task: str, checkpoint: int, options: CheckpointOptions) -> str: ...
-
-    def checkpoint_completed(self, checkpoint: int) -> None: ...
-
-    def checkpoint_aborted(self, checkpoint: int, reason: str) -> None: ...
+    @property
+    def inside(self) -> Callable[[], AbstractContextManager[object]]:
+        """Takes the baton; orders are given with it."""
 
     def cancel(self) -> None: ...
 
@@ -190,18 +198,8 @@ class TaskRuns(Generic[Tasks]):
             case Placed():
                 if self.stuck_at_ms is None:
                     self._guard(lambda: _place(tasks, order), list(self.open))
-            case TimeAnnounced():
-                tasks.time_announced(order.group, order.watermark_ms)
-            case SplitsAssigned(_, task, splits, backlog, no_more):
-                tasks.splits_assigned(task, splits, backlog, no_more)
-            case SourceTimeAnnounced():
-                tasks.source_time_announced(order)
-            case CheckpointTriggered():
-                self._trigger(tasks, order)
-            case CheckpointCompleted():
-                tasks.checkpoint_completed(order.checkpoint)
-            case CheckpointAborted():
-                tasks.checkpoint_aborted(order.checkpoint, order.reason)
+            case _:
+                self._hand_on(tasks, order)
 
     def _deploy(self, order: Deploy) -> None:
         self.open |= dict.fromkeys((task.id for task in order.tasks), TaskState.DEPLOYING)
@@ -209,12 +207,19 @@ class TaskRuns(Generic[Tasks]):
             self.tasks = self._services.begin_run(order, _Listener(order.run, self._services))
         self.tasks.deploy(order.tasks, order.places)
 
-    def _trigger(self, tasks: Tasks, order: CheckpointTriggered) -> None:
-        problem = tasks.trigger_checkpoint(order.task, order.checkpoint, order.options)
-        if problem:
-            self._services.send(
-                CheckpointDeclined(order.run, order.checkpoint, order.task, problem)
-            )
+    def _hand_on(self, tasks: Tasks, order: ForTasks) -> None:
+        """To the task that the order names, or to all of them."""
+        name = ""
+        if isinstance(order, CheckpointTriggered | SplitsAssigned | SourceTimeAnnounced):
+            name = order.task
+        with tasks.inside():
+            found = [each.task for each in tasks.tasks if name in ("", each.task.id)]
+            problems = [task.obey(order) for task in found]
+        if isinstance(order, CheckpointTriggered):
+            problem = problems[0] if problems else f"task {order.task} is not here"
+            if problem:
+                declined = CheckpointDeclined(order.run, order.checkpoint, order.task, problem)
+                self._services.send(declined)
 
     def _cancel(self, within_ms: float, now_ms: float) -> None:
         deadline_ms = now_ms + within_ms

@@ -15,12 +15,11 @@ from typing import Protocol
 
 from msgspec import structs
 
-from headgate.base.checkpoints import CheckpointOptions, SplitData
 from headgate.base.elements import MAX_WATERMARK_MS, StreamStatus, Watermark
 from headgate.base.errors import TaskCancelled
 from headgate.base.figures import UNKNOWN
 from headgate.base.inspections import ReadState
-from headgate.base.messages import SourceTimeAnnounced, TaskFigures, TaskState
+from headgate.base.messages import ForTasks, OnCheckpoints, TaskFigures, TaskState
 from headgate.base.spilling import SpillRoom
 from headgate.core.chain.async_calls import StartCalls
 from headgate.core.chain.batch_calls import immediate_calls
@@ -204,46 +203,27 @@ class Task:
         if not self.lifecycle.state.has_ended:
             self.lifecycle.happened(TaskTransition.CANCEL)
 
-    def time_announced(self, group: str, watermark_ms: int | None) -> None:
-        """The slowest source of a group is this far (called inside the baton)."""
-        processor = self._processor
-        if isinstance(processor, SourceProcessor):
-            self.mailbox.put("alignment", lambda: processor.time_announced(group, watermark_ms))
+    def obey(self, order: ForTasks) -> str:
+        """An order of the driver (called inside the baton); why it cannot be obeyed, or nothing.
 
-    def splits_assigned(self, splits: Sequence[SplitData], backlog: bool, no_more: bool) -> None:
-        """The driver has handed out splits (called inside the baton).
-
-        As urgent as a trigger: whichever the driver sends first takes effect first, so that a split
-        is in the state of the task or in that of the driver, and never in both.
+        It is carried out by mail. All are urgent: what the driver sends first takes effect first,
+        so that a split is in the state of the task or in that of the driver, and never in both.
         """
-        processor = self._processor
-        if isinstance(processor, SourceProcessor):
-            assign = partial(processor.splits_assigned, splits, backlog, no_more)
-            self.mailbox.put("splits", assign, URGENT)
+        if isinstance(order, OnCheckpoints):
+            if self._checkpoints is None:
+                return "the job takes no checkpoints"
+            state = self.lifecycle.state
+            if state in (TaskState.FAILED, TaskState.CANCELLED):
+                return f"task {self.id} is {state.value}"
+            act = partial(self._checkpoints.obey, order)
+        elif isinstance(self._processor, SourceProcessor):
+            act = partial(self._processor.obey, order)
+        else:
+            return ""
+        self.mailbox.put(type(order).__name__, act, URGENT)
+        return ""
 
-    def source_time_announced(self, announced: SourceTimeAnnounced) -> None:
-        """How far the other tasks of the source are (called inside the baton).
-
-        As urgent as splits: what the driver sends first takes effect first.
-        """
-        processor = self._processor
-        if isinstance(processor, SourceProcessor):
-            announce = partial(processor.source_time_announced, announced)
-            self.mailbox.put("source time", announce, URGENT)
-
-    # Checkpoints: called inside the baton, carried out by mail.
-
-    def trigger_checkpoint(self, checkpoint: int, options: CheckpointOptions) -> None:
-        """A checkpoint begins here: the task is a source, or its producers have all finished."""
-        taking = self._checkpoints
-        assert taking is not None, f"task {self.name} takes no checkpoints"
-        self.mailbox.put("checkpoint", lambda: taking.triggered(checkpoint, options), URGENT)
-
-    def checkpoint_completed(self, checkpoint: int) -> None:
-        """It is stored for good; told of savepoints only if the job ends with it."""
-        taking = self._checkpoints
-        if taking is not None:
-            self.mailbox.put("complete", lambda: taking.completed(checkpoint), URGENT)
+    # Checkpoints: asked inside the baton.
 
     def commits_too_long(self, timeout_ms: float) -> int | None:
         """The checkpoint that its operators have been committing for longer than this."""
@@ -252,18 +232,6 @@ class Task:
             return None
         checkpoint, since_ms = taking.committing
         return checkpoint if self._clock.now_ms() - since_ms > timeout_ms else None
-
-    def checkpoint_aborted(self, checkpoint: int, reason: str) -> None:
-        """It comes to nothing."""
-        taking = self._checkpoints
-
-        def tell() -> None:
-            assert taking is not None
-            taking.aborted(checkpoint, reason)
-            self._ending.checkpoint_aborted()
-
-        if taking is not None:
-            self.mailbox.put("aborted", tell, URGENT)
 
     def waiting_for_buffer(self, waits: bool) -> None:
         """A writer has begun or ended to wait in the middle of a step."""
@@ -478,6 +446,7 @@ class Task:
             self.mailbox,
         )
         taking.on_declined = partial(self._listener.checkpoint_declined, self.id)
+        taking.on_aborted = lambda: self._ending.checkpoint_aborted()
         return taking
 
     def _begin_ending(self) -> TaskEnding:

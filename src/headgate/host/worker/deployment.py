@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from headgate.base.checkpoints import CheckpointOptions, SplitData
 from headgate.base.inspections import ChannelFigures, ReadState, SampledActivity
-from headgate.base.messages import SourceTimeAnnounced, TaskFigures, TaskOrder, TaskState
+from headgate.base.messages import TaskFigures, TaskOrder, TaskState
 from headgate.core.chain.context import Clock
 from headgate.core.chain.log_facts import facts_of_task, logged_with
 from headgate.core.checkpoint.restored import TaskRestored
@@ -121,7 +120,7 @@ class ExchangeWorker:
         return RunnerThread(self.exchange, info, self._backends)
 
 
-class Deployment:
+class Deployment(DeployedTasks[RunnerThread]):
     """Runs the tasks of one run; ``writing``: where checkpoints go; None: none are taken."""
 
     def __init__(
@@ -130,59 +129,22 @@ class Deployment:
         assembly: TaskAssembly[RunnerThread],
         writing: SnapshotWriters | None = None,
     ) -> None:
+        super().__init__(assembly, exchange.inside)
         self._exchange = exchange
         self._writing = writing
-        self._deployed = DeployedTasks(assembly)
 
     def deploy(self, orders: Sequence[TaskOrder], places: Mapping[str, Address | None]) -> None:
         """Set up and start tasks; producers that ``places`` does not name come with ``placed``."""
         restored = self._read(orders)
         with self._exchange.inside():
-            ready = self._deployed.assemble(orders, places, restored)
-        self._deployed.start(ready)
-
-    def placed(self, producer: str, address: Address | None) -> None:
-        """See ``DeployedTasks``, as those that follow."""
-        with self._exchange.inside():
-            self._deployed.placed(producer, address)
-
-    def time_announced(self, group: str, watermark_ms: int | None) -> None:
-        with self._exchange.inside():
-            self._deployed.time_announced(group, watermark_ms)
-
-    def splits_assigned(
-        self, task: str, splits: Sequence[SplitData], backlog: bool, no_more: bool
-    ) -> None:
-        with self._exchange.inside():
-            self._deployed.splits_assigned(task, splits, backlog, no_more)
-
-    def source_time_announced(self, announced: SourceTimeAnnounced) -> None:
-        with self._exchange.inside():
-            self._deployed.source_time_announced(announced)
-
-    def trigger_checkpoint(self, task: str, checkpoint: int, options: CheckpointOptions) -> str:
-        if self._writing is None:
-            return "the job takes no checkpoints"
-        with self._exchange.inside():
-            return self._deployed.trigger_checkpoint(task, checkpoint, options)
-
-    def checkpoint_completed(self, checkpoint: int) -> None:
-        with self._exchange.inside():
-            self._deployed.checkpoint_completed(checkpoint)
-
-    def checkpoint_aborted(self, checkpoint: int, reason: str) -> None:
-        with self._exchange.inside():
-            self._deployed.checkpoint_aborted(checkpoint, reason)
-
-    def cancel(self) -> None:
-        with self._exchange.inside():
-            self._deployed.cancel()
+            ready = self.assemble(orders, places, restored)
+        self.start(ready)
 
     def figures(self) -> list[TaskFigures]:
         """Tasks wait for the baton no longer than a step takes, however many channels there are."""
         figures: list[TaskFigures] = []
         warnings: list[tuple[str, str]] = []
-        unread = self._deployed.figures()
+        unread = super().figures()
         is_through = False
         while not is_through:
             with self._exchange.inside():
@@ -193,7 +155,7 @@ class Deployment:
                         break
                 else:
                     is_through = True
-                    warnings = self._deployed.take_warnings()
+                    warnings = self.take_warnings()
         for task, text in warnings:
             log.warning("task %s: %s", task, text)
         return figures
@@ -265,7 +227,7 @@ class Deployment:
 
     def _find(self, task: str) -> AssembledTask[RunnerThread] | str:
         """The task, or why it is not here."""
-        for deployed in self._deployed.tasks:
+        for deployed in self.tasks:
             if deployed.name == task:
                 return deployed
         return "it is not deployed in this task manager"
@@ -276,7 +238,7 @@ class Deployment:
             return []
         timeout_ms = self._writing.order.timeout_ms
         with self._exchange.inside():
-            found = self._deployed.overdue_commits(timeout_ms)
+            found = self.commits_longer_than(timeout_ms)
         return [(task, checkpoint, timeout_ms) for task, checkpoint in found]
 
     def end_writing(self) -> None:
@@ -289,7 +251,7 @@ class Deployment:
         deadline = time.monotonic() + timeout_s
         return all(
             deployed.thread.ends_within(max(0.0, deadline - time.monotonic()))
-            for deployed in self._deployed.tasks
+            for deployed in self.tasks
         )
 
     def close(self, timeout_s: float = 30.0) -> bool:
@@ -303,7 +265,7 @@ class Deployment:
         self.end_writing()
         if not self._exchange.closed:
             with self._exchange.inside():
-                self._deployed.release_partitions()
+                self.release_partitions()
         return ended
 
     def _read(self, orders: Sequence[TaskOrder]) -> dict[str, TaskRestored]:
@@ -312,7 +274,7 @@ class Deployment:
         writing = self._writing
         assert writing is not None, "what is restored was written somewhere"
         with open_checkpoint(writing.order, writing.shared_uri) as reader:
-            return self._deployed.read(orders, reader)
+            return self.read(orders, reader)
 
 
 def _check_gate(task: AssembledTask[RunnerThread], gate: int) -> None:
