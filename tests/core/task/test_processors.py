@@ -284,47 +284,19 @@ def test_a_failing_source_ends_the_step_outside() -> None:
         chain.close()
 
 
-# Held, stopped, finished before.
+# Finished before.
 
 
-def test_what_is_read_at_the_moment_of_holding_is_kept_for_later() -> None:
+def test_a_channel_is_at_its_end_before_the_head_learns_of_it() -> None:
     with Lab() as lab:
         bench = Bench(lab, inputs=1)
-        bench.inputs[0].on_channel_ended = lambda channel: bench.processor.hold()
         bench.writers[0].finish()
-        assert bench.drain() is InputStatus.NOTHING
-        assert bench.got() == []
-        bench.processor.go_on()
+        assert bench.processor.process() is InputStatus.MORE
+        assert bench.got() == [], "a savepoint may have held the task at this moment"
         assert bench.processor.available()
         assert bench.drain() is InputStatus.ENDED
         assert bench.got() == ["end of 0"]
         bench.processor.close()
-
-
-def test_a_stopped_head_learns_of_no_end_and_of_no_time_that_follows_from_it() -> None:
-    with Lab() as lab:
-        head = Head(lab)
-        first, second, third = (lab.writer(name) for name in "abc")
-        inputs = [lab.open_input("a", "b"), lab.open_input("c", number=1)]
-        processor = InputProcessor(lab.chain(lambda: head), inputs, lab.loan, lab.clock)
-        first.emit_element(Watermark(5))
-        third.emit_element(Watermark(9))
-        for _ in range(4):
-            processor.process()
-        assert head.got == []
-        assert processor.open_inputs == [0, 1]
-        processor.stop()
-        second.finish()  # event time of its input would be 5 now
-        processor.process()
-        third.finish()
-        processor.process()
-        assert processor.open_inputs == [0]
-        first.finish()
-        while (flow := processor.process()) is InputStatus.MORE:
-            pass
-        assert flow is InputStatus.ENDED
-        assert head.got == []
-        processor.close()
 
 
 def test_who_had_finished_reads_to_the_ends_and_drops_all() -> None:
@@ -336,10 +308,11 @@ def test_who_had_finished_reads_to_the_ends_and_drops_all() -> None:
         bench.writers[0].emit_element(Watermark(5))
         bench.writers[0].finish()
         assert finished.available()
-        assert finished.process() is InputStatus.MORE
-        assert finished.process() is InputStatus.MORE
+        for _ in "time", "end of the channel", "end of the input":
+            assert finished.process() is InputStatus.MORE
         assert finished.process() is InputStatus.NOTHING
         bench.writers[1].finish()
+        assert finished.process() is InputStatus.MORE
         assert finished.process() is InputStatus.ENDED
         assert bench.got() == []
         finished.close()

@@ -40,7 +40,7 @@ def test_a_task_reads_works_and_writes_to_the_end() -> None:
         assert reader.take(9) == Bundle([2, 4])
         reader.take(9)
         assert reader.watermark_ms == 5
-        reader.take(9)
+        take_all(reader)
         assert reader.ended
         reader.close()
 

@@ -26,6 +26,7 @@ from headgate.cli.user_program import exit_code_of
 from headgate.control.effects import StoreCheckpoint
 from headgate.control.life_cycle import JobState
 from headgate.core.chain.operator import Operator
+from headgate.functions.source import Source, SplitReader
 from headgate.host.checkpoints.checkpoint_store import CheckpointStore, complete, open_store
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
 from headgate.host.checkpoints.location import savepoint_location
@@ -150,9 +151,12 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_runs(
 # What is refused.
 
 
-class Once:
+class Once(Source):
     rewinds = False
     rewind_advice = "read it from a file"
+
+    def open(self, split: object, position: object, context: object) -> SplitReader:
+        raise AssertionError("nothing is read")
 
 
 def test_a_source_that_cannot_be_read_again_is_named(graph: JobGraph) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from headgate.base.checkpoints import CheckpointOptions, Stop
 from headgate.base.errors import HeadgateError, TaskCancelled
@@ -56,12 +56,20 @@ PostMail: TypeAlias = Callable[[str, Callable[[], None]], object]
 """Sends the task an urgent mail: its name, and what to do on the task's thread."""
 
 
-class SavepointPhase(Enum):
-    """What a task may do, for the sake of a savepoint that ends the job."""
+class StopListener(Protocol):
+    """What a task does because of its checkpoints, beside taking part."""
 
-    GOES_ON = "everything"
-    HELD = "nothing, until the savepoint is complete or given up"
-    STOPPED = "only end: the savepoint is complete"
+    def drain(self) -> None:
+        """Event time ends with this barrier: finish the operators."""
+
+    def hold(self, barrier: CheckpointBarrier) -> None:
+        """The job ends with this savepoint, if it is complete: do nothing until that is known."""
+
+    def completed(self, checkpoint: int) -> None:
+        """It is stored, and the operators have committed."""
+
+    def aborted(self, checkpoint: int) -> None:
+        """It has come to nothing."""
 
 
 class _Decline(Enum):
@@ -106,13 +114,7 @@ class TaskCheckpoints:
     ) -> None:
         self.on_declined: Callable[[int, str, bool], None] = lambda checkpoint, why, subsumed: None
         """Called with checkpoints that are aborted here, while the baton is lent."""
-        self.on_drain: Callable[[], None] = lambda: None
-        """Event time ends with this barrier: the task finishes its operators."""
-        self.on_phase: Callable[[], None] = lambda: None
-        """``phase`` has changed."""
-        self.on_aborted: Callable[[], None] = lambda: None
-        """A checkpoint has come to nothing."""
-        self.phase = SavepointPhase.GOES_ON
+        self.listener: StopListener
         self.has_finished = False
         """The operators have, at the end of their input; they only wait to commit."""
         self.is_blank = False
@@ -131,7 +133,6 @@ class TaskCheckpoints:
         self._post = post
         self._handler = BarrierHandler(incoming.count, plan.policy)
         self._taken: dict[int, _TakenSnapshot] = {}
-        self._stops_with: CheckpointBarrier | None = None
         self._timer_ms: float | None = None
         incoming.listener = self
         outgoing.on_sent = lambda checkpoint: self._mail("barrier sent", self._look_at, checkpoint)
@@ -179,8 +180,7 @@ class TaskCheckpoints:
             )
             self._chain.seal()
             self._committed_ms, self.committing = self.committed_ms, None
-        if self._stops_with is not None and self._stops_with.checkpoint == checkpoint:
-            self._enter_phase(SavepointPhase.STOPPED)
+        self.listener.completed(checkpoint)
 
     def _abort(self, checkpoint: int, reason: str) -> None:
         self._carry_out(self._handler.given_up(checkpoint, reason), _Decline.NO)
@@ -191,11 +191,7 @@ class TaskCheckpoints:
                 f"after checkpoint {checkpoint} was given up",
             )
             self._chain.seal()
-        stop = self._stops_with
-        if stop is not None and stop.checkpoint == checkpoint and stop.stop is not Stop.DRAIN:
-            self._stops_with = None  # a drained task cannot go on: the run fails
-            self._enter_phase(SavepointPhase.GOES_ON)
-        self.on_aborted()
+        self.listener.aborted(checkpoint)
 
     # What the task tells.
 
@@ -300,12 +296,12 @@ class TaskCheckpoints:
         stops = barrier.stop.ends and not self.has_finished
         drains = stops and barrier.stop is Stop.DRAIN
         if drains:
-            self.on_drain()
+            self.listener.drain()
         operators = self._snapshot(barrier, batch)
         if operators is None:
             self._out.cancel(checkpoint)
             if drains:
-                self._stop_with(barrier)  # finished operators get no more input
+                self.listener.hold(barrier)  # finished operators get no more input
             return
         self._out.send(barrier, self._clock.wall_ms())
         named = tuple(
@@ -321,7 +317,7 @@ class TaskCheckpoints:
         if barrier.unaligned and not self._in.cut(checkpoint, recorded):
             batch.failed[checkpoint] = _TOO_MUCH
         if stops:
-            self._stop_with(barrier)
+            self.listener.hold(barrier)
 
     def _snapshot(
         self, barrier: CheckpointBarrier, batch: _Batch
@@ -391,14 +387,6 @@ class TaskCheckpoints:
         if taken is not None:
             taken.ended = True
             taken.writing.abort()
-
-    def _stop_with(self, barrier: CheckpointBarrier) -> None:
-        self._stops_with = barrier
-        self._enter_phase(SavepointPhase.HELD)
-
-    def _enter_phase(self, phase: SavepointPhase) -> None:
-        self.phase = phase
-        self.on_phase()
 
     def _set_timer(self) -> None:
         deadlines = (self._handler.next_deadline_ms, self._out.next_deadline_ms)

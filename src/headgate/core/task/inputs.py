@@ -66,6 +66,7 @@ class NetworkInput:
         self._current: Deserializer | None = None
         self._channel = 0
         self._rest: Bundle | None = None
+        self._ended_channel: int | None = None
         self._restored = RestoredInput(gate.hold, gate.let_go)
 
     # After a restore, before the first ``take``.
@@ -131,12 +132,17 @@ class NetworkInput:
     def available(self) -> bool:
         """Whether ``take`` is worth a call."""
         begun = self._rest is not None or self._current is not None
+        begun = begun or self._ended_channel is not None
         return begun or bool(self._restored) or self.gate.available()
 
     def take(self, limit: int) -> Taken:
         """The next element, of a bundle at most ``limit`` records."""
         if self._rest is not None:
             return self._cut(self._rest, limit)
+        if self._ended_channel is not None:
+            channel, self._ended_channel = self._ended_channel, None
+            if not self.gate.finished:
+                return TimeAdvanced(self._valve.channel_ended(channel))
         while True:
             current = self._current
             if current is not None:
@@ -155,9 +161,8 @@ class NetworkInput:
             self._channel = arrival.channel
             if arrival.buffer is None:
                 assert arrival.event is not None
-                taken = self._event_taken(arrival.channel, arrival.event)
-                if taken is not None:
-                    return taken
+                if self._event_taken(arrival.channel, arrival.event):
+                    return AGAIN
                 continue
             self._current = self._deserializers[arrival.channel]
             self._current.feed(arrival.buffer)
@@ -212,20 +217,20 @@ class NetworkInput:
         self._rest = bundle.part(limit, len(bundle))
         return bundle.part(0, limit)
 
-    def _event_taken(self, channel: int, event: Event) -> Taken | None:
+    def _event_taken(self, channel: int, event: Event) -> bool:
+        """Says whether the task may do something else now than go on reading."""
         match event:
             case EndOfPartition():
                 self._check_complete(channel)
                 self._deserializers[channel].close()
-                self.on_channel_ended(channel)
-                if self.gate.finished:
-                    return self._nothing()
-                return TimeAdvanced(self._valve.channel_ended(channel))
+                self.on_channel_ended(channel)  # it may hold the task from this moment on
+                self._ended_channel = channel
+                return True
             case CheckpointBarrier() | CancelMarker():
                 self.on_barrier(channel, event)
-                return AGAIN
+                return True
             case _:
-                return None
+                return False
 
     def _check_complete(self, channel: int) -> None:
         if not self._deserializers[channel].is_between_elements:

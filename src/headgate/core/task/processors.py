@@ -2,8 +2,7 @@
 
 A processor takes one element inside the baton, lends the baton, runs the chain with it and takes
 the baton back. Law: user code never runs inside, machines are never touched outside. Several inputs
-take turns; an operator may select which of them it reads. A task that is held sees nothing, and one
-that was stopped by a savepoint only that its inputs have ended, and its operators not even that.
+take turns; an operator may select which of them it reads.
 """
 
 from collections.abc import Collection
@@ -70,12 +69,8 @@ class InputProcessor:
         self.waited_ms = 0.0
         self._unfinished = len(inputs)
         self._turn = 0
-        self._held = self._stopped = False
-        self._postponed: tuple[int, Taken] | None = None
 
     def available(self) -> bool:
-        if self._postponed is not None:
-            return True
         selected = self._selected()
         return any(self.inputs[number].available() for number in selected)
 
@@ -83,38 +78,19 @@ class InputProcessor:
         """Take one element of the next input that has one, and run the chain with it."""
         self._pace.held_up(self.waited_ms)
         self.waited_ms = 0.0
-        if self._postponed is not None:
-            (number, taken), self._postponed = self._postponed, None
-            return self._run_taken(number, taken)
         limit = self._headroom.fit(self._pace.limit)
         for source in self._in_turn():
             taken = source.take(limit)
             self._turn = source.number + 1  # the input just read comes last
             if isinstance(taken, Nothing):
                 continue
-            if self._held and not isinstance(taken, PollAgain):  # from this very moment on
-                self._postponed = source.number, taken
-                return InputStatus.NOTHING
             return self._run_taken(source.number, taken)
         return InputStatus.NOTHING
-
-    # For a savepoint that ends the job.
 
     @property
     def open_inputs(self) -> list[int]:
         """Those that have not ended."""
         return [source.number for source in self.inputs if not source.ended]
-
-    def hold(self) -> None:
-        """What is read now is kept for later."""
-        self._held = True
-
-    def go_on(self) -> None:
-        self._held = False
-
-    def stop(self) -> None:
-        """Only ends come now; the operators learn neither of them nor of later event time."""
-        self._held, self._stopped = False, True
 
     def close(self) -> None:
         with ExitStack() as all_of_them:  # whatever one of them raises, the others are closed
@@ -126,8 +102,7 @@ class InputProcessor:
             case Bundle():
                 self._run(taken, number)
             case TimeAdvanced(outcome):
-                if not self._stopped:
-                    self._run_times(number, outcome)
+                self._run_times(number, outcome)
             case LatencyMarker():
                 self.latencies.measured(self._clock.wall_ms() - taken.marked_ms)
                 with self._loan:
@@ -158,9 +133,8 @@ class InputProcessor:
 
     def _input_ended(self, number: int) -> InputStatus:
         self._unfinished -= 1
-        if not self._stopped:
-            with self._loan:
-                self._chain.end_input(number)
+        with self._loan:
+            self._chain.end_input(number)
         return InputStatus.MORE if self._unfinished else InputStatus.ENDED
 
     def _in_turn(self) -> list[NetworkInput]:
@@ -260,7 +234,10 @@ class SourceProcessor:
 
 
 class FinishedProcessor:
-    """For a task that had finished before the run began: reads to the ends and drops all of it."""
+    """For a task with operators that get nothing more: reads to the ends and drops all of it.
+
+    They had finished before the run began, or a savepoint has ended the job.
+    """
 
     def __init__(self, inner: Processor) -> None:
         self.waited_ms = 0.0

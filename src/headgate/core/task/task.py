@@ -38,14 +38,13 @@ from headgate.core.state.backend import Backends
 from headgate.core.state.memory import MemoryBackends
 from headgate.core.state.reading import StateReader
 from headgate.core.task.debloating import BufferSizes
-from headgate.core.task.ending import StopMode, TaskEnding, take_part
+from headgate.core.task.ending import Course, TaskEnding, take_part
 from headgate.core.task.idling import LINGER_MS, NothingWatched, Post, StartWatch, post_at_once
 from headgate.core.task.life_cycle import Lifecycle, TaskTransition
 from headgate.core.task.mailbox import NORMAL, URGENT, Lap, Mailbox, MailboxLoop
 from headgate.core.task.operator_mail import OperatorMail
 from headgate.core.task.own_figures import OwnFigures
 from headgate.core.task.processors import (
-    FinishedProcessor,
     InputProcessor,
     InputStatus,
     Processor,
@@ -181,7 +180,15 @@ class Task:
         self._plan = checkpoints
         self._restored = restored or FRESH
         self._checkpoints = None if checkpoints is None else self._take_part(checkpoints)
-        self._ending = self._begin_ending()
+        self._ending = TaskEnding(
+            self._checkpoints,
+            chain,
+            processor,
+            self._operator_mail,
+            services.loan,
+            self._restored.finished,
+        )
+        self._ending.on_checkpoint_wanted = partial(listener.checkpoint_wanted, task)
 
     def step(self) -> StepResult:
         """One lap of the mailbox: the mails that are there, then one element of the input."""
@@ -382,14 +389,14 @@ class Task:
         return self._times.spent(self._clock.now_ms()).backpressured_ms
 
     def _look_again(self) -> None:
-        if self._ending.mode is not StopMode.READING:
+        if not self._is_reading:
             self._times.turn_to(TaskActivity.IDLE, self._clock.now_ms())
-            if self._ending.mode is StopMode.ENDING and self._ending.may_end():
+            if self._may_end():
                 self._loop.resume()
             return
         if not self._can_write():
             return
-        if self._processor.available():
+        if self._ending.processor.available():
             self._loop.resume()
             self._times.turn_to(TaskActivity.BUSY, self._clock.now_ms())
         elif (
@@ -397,19 +404,26 @@ class Task:
         ):  # a buffer has come, but no input
             self._times.turn_to(TaskActivity.IDLE, self._clock.now_ms())
 
+    @property
+    def _is_reading(self) -> bool:
+        return self._ending.course in (Course.READING, Course.STOPPED)
+
+    def _may_end(self) -> bool:
+        return self._ending.course is not Course.HELD and self._ending.may_end()
+
     def _can_write(self) -> bool:
         return all(writer.available() for writer in self._writers)
 
     def _process(self) -> bool:
         """The default action; says whether to go on."""
-        if self._ending.mode is not StopMode.READING:
-            if self._ending.mode is StopMode.ENDING and self._ending.may_end():
+        if not self._is_reading:
+            if self._may_end():
                 self._end_outputs()
             return False
         if not self._can_write():
             self._times.turn_to(TaskActivity.SOFT_BACKPRESSURED, self._clock.now_ms())
             return False
-        flow = self._processor.process()
+        flow = self._ending.processor.process()
         if flow is InputStatus.ENDED:
             self._input_ended()
             return True
@@ -422,12 +436,10 @@ class Task:
         return True
 
     def _input_ended(self) -> None:
-        if not self._restored.finished:
-            self._ending.input_ended()
-            return
-        for writer in self._writers:
-            writer.emit_element(Watermark(MAX_WATERMARK_MS))
-        self._ending.skip()
+        if self._restored.finished:
+            for writer in self._writers:
+                writer.emit_element(Watermark(MAX_WATERMARK_MS))
+        self._ending.input_ended()
 
     def _end_outputs(self) -> None:
         for writer in self._writers:
@@ -446,18 +458,7 @@ class Task:
             self.mailbox,
         )
         taking.on_declined = partial(self._listener.checkpoint_declined, self.id)
-        taking.on_aborted = lambda: self._ending.checkpoint_aborted()
         return taking
-
-    def _begin_ending(self) -> TaskEnding:
-        taking, mail = self._checkpoints, self._operator_mail
-        ending = TaskEnding(taking, self._chain, self._processor, mail, self._loan)
-        ending.on_checkpoint_wanted = partial(self._listener.checkpoint_wanted, self.id)
-        if self._restored.finished:  # nothing is to be run: it only passes on that it is over
-            self._processor = FinishedProcessor(self._processor)
-            if taking is not None:
-                taking.has_finished = taking.is_blank = True
-        return ending
 
     def _end_writer(self, writer: RecordWriter, failure: BaseException | None) -> None:
         try:
