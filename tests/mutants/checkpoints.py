@@ -142,6 +142,14 @@ CHECKPOINTS = (
         "tests/control/test_pending_checkpoint.py",
     ),
     Mutant(
+        "drained-job-goes-on",
+        "control/stopping.py",
+        "breaks = self._savepoint[1] is Stop.DRAIN",
+        "breaks = False",
+        "tasks whose event time has ended are taken for tasks that may go on",
+        "tests/control/test_stopping.py",
+    ),
+    Mutant(
         "savepoint-subsumed",
         "control/checkpoint_coordinator.py",
         "if pending.checkpoint < checkpoint and not pending.is_savepoint:",

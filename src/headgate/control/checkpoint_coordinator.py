@@ -43,6 +43,7 @@ from headgate.control.pending_checkpoint import (
     CheckpointedTasks,
     PendingCheckpoint,
 )
+from headgate.control.stopping import Stopping
 
 CheckpointReport: TypeAlias = CheckpointAcked | CheckpointDeclined | CheckpointWanted
 
@@ -76,11 +77,10 @@ class CheckpointCoordinator:
         self._sources = sources
         self._tasks = CheckpointedTasks(job.members)
         self._pending: dict[int, PendingCheckpoint] = {}  # in the order of their numbers
-        self._wanted: list[tuple[str, Stop]] = []  # savepoints that wait for their turn
         self._given_up: dict[int, str] = {}  # and the directories of savepoints among them
         self._is_running = self._is_failing = False
         self._ended_because = ""
-        self._stops_with: int | None = None
+        self._stopping = Stopping()
         self._due_ms: float | None = None
         self._paused_until_ms = 0.0
         self._failures = 0  # in a row
@@ -174,7 +174,7 @@ class CheckpointCoordinator:
 
     def savepoint_wanted(self, directory: str, stop: Stop, now_ms: float) -> list[CheckpointEffect]:
         """Somebody wants a savepoint in a directory of its own, and perhaps the job to end."""
-        self._wanted.append((directory, stop))
+        self._stopping.savepoint_wanted(directory, stop)
         return self._go_on(now_ms)
 
     def stored(self, checkpoint: int, now_ms: float) -> list[CheckpointEffect]:
@@ -188,11 +188,12 @@ class CheckpointCoordinator:
             return [DropCheckpoint(metadata), *self._go_on(now_ms)]
         self._log.stored(pending, now_ms)
         effects: list[CheckpointEffect] = []
-        if not self._ended_because and (not pending.is_savepoint or pending.options.stop.ends):
+        stops = self._stopping.stored(checkpoint)
+        if not self._ended_because and (stops or not pending.is_savepoint):
             effects += self._tell_all(CheckpointCompleted(self._run, checkpoint))
         if pending.is_savepoint:
             directory = pending.options.directory
-            if pending.options.stop.ends:
+            if stops:
                 self._history.stopped_with(StoreCheckpoint(metadata, directory, ends_job=True))
                 effects += self._subsume(checkpoint, now_ms)
             return [*effects, SavepointDone(directory, checkpoint), *self._go_on(now_ms)]
@@ -233,6 +234,7 @@ class CheckpointCoordinator:
         assert list(self._pending) == sorted(self._pending)
         assert not any(pending.is_whole for pending in kept)
         assert not (kept and self._ended_because)
+        self._stopping.check()
         self._log.check()
 
     # Reactions.
@@ -254,13 +256,13 @@ class CheckpointCoordinator:
     def _takes_more(self) -> bool:
         """Whether anything may be begun at all."""
         is_over = self._is_failing or self._ended_because or self._tasks.all_finished
-        return self._is_running and not is_over and self._stops_with is None
+        return self._is_running and not is_over and not self._stopping.refusal
 
     @property
     def _may_begin(self) -> bool:
         """Whether the clock may begin a checkpoint."""
         unstored = [pending for pending in self._pending.values() if not pending.is_storing]
-        is_reserved = self._wanted or any(pending.is_savepoint for pending in unstored)
+        is_reserved = self._stopping.wanted or any(pending.is_savepoint for pending in unstored)
         if is_reserved or not self._takes_more:
             return False
         return sum(not p.is_savepoint for p in self._pending.values()) < self._limit
@@ -270,10 +272,10 @@ class CheckpointCoordinator:
         if not self._takes_more:
             waits = not self._is_running and not self._ended_because
             return [] if waits else self._refuse_wanted(self._why_no_savepoint())
-        if self._wanted:
+        if self._stopping.wanted:
             if not all(pending.is_storing for pending in self._pending.values()):
                 return []
-            directory, stop = self._wanted.pop(0)
+            directory, stop = self._stopping.next_wanted()
             options = CheckpointOptions(
                 self._wall_ms(), CheckpointKind.SAVEPOINT, stop, directory=directory
             )
@@ -295,8 +297,7 @@ class CheckpointCoordinator:
         pending = PendingCheckpoint(checkpoint, options, now_ms, self._tasks, self._sources())
         self._pending[checkpoint] = pending
         self._log.begun(pending)
-        if options.stop.ends:
-            self._stops_with = checkpoint
+        self._stopping.begun(checkpoint, options.stop)
         return self._trigger_heads(pending)
 
     def _trigger_heads(self, pending: PendingCheckpoint) -> list[CheckpointEffect]:
@@ -340,12 +341,10 @@ class CheckpointCoordinator:
             effects += self._tell_all(CheckpointAborted(self._run, pending.checkpoint, reason))
         effects += self._forget(pending, reason, now_ms, counts=counts)
         self._paused_until_ms = now_ms + self._settings.min_pause_ms
-        if pending.is_savepoint:
-            if pending.options.stop is Stop.DRAIN and not self._ended_because:
-                # Windows and timers have fired at the end of event time, which has not come.
-                why = f"it was to end with a savepoint, after event time: {reason}"
-                effects += self._fail(why)
-        elif counts:
+        if self._stopping.given_up(pending.checkpoint) and not self._ended_because:
+            # Windows and timers have fired at the end of event time, which has not come.
+            effects += self._fail(f"it was to end with a savepoint, after event time: {reason}")
+        elif counts and not pending.is_savepoint:
             effects += self._count_failure(pending.checkpoint, reason)
         return effects
 
@@ -358,8 +357,6 @@ class CheckpointCoordinator:
         self._given_up[pending.checkpoint] = directory
         if len(self._given_up) > REMEMBERED:
             del self._given_up[min(self._given_up)]
-        if self._stops_with == pending.checkpoint:
-            self._stops_with = None
         effects = self._discard(pending.checkpoint, tuple(pending.states.values()))
         if pending.is_savepoint:
             effects.append(SavepointDone(directory, None, reason))
@@ -384,14 +381,14 @@ class CheckpointCoordinator:
         return [FailRun(reason)] if is_news else []
 
     def _refuse_wanted(self, reason: str) -> list[CheckpointEffect]:
-        wanted, self._wanted = self._wanted, []
-        return [SavepointDone(directory, None, reason) for directory, _ in wanted]
+        refused = self._stopping.refuse_wanted()
+        return [SavepointDone(directory, None, reason) for directory in refused]
 
     def _why_no_savepoint(self) -> str:
         if self._ended_because:
             return f"the run has ended: {self._ended_because}"
-        if self._stops_with is not None:
-            return "the job is ending with another savepoint"
+        if refusal := self._stopping.refusal:
+            return refusal
         return "the run fails" if self._is_failing else "all tasks of the job have finished"
 
 
