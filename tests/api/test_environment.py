@@ -153,10 +153,21 @@ def test_dataframe_is_a_source_of_the_runtime(env: StreamExecutionEnvironment) -
     assert stream.execute_and_collect(limit=5) == [1, 2]
 
 
+class Underived:
+    """Has what a source has, and is derived from nothing."""
+
+    def splits(self, parallelism: int) -> list[object]:
+        return []
+
+    def open(self, split: object, position: object, context: object) -> object:
+        return iter(())
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         ((5,), "give a Source"),
+        ((Underived(),), "given a Underived, which is no Source; derive its class from Source"),
         ((ListSource([]), object()), "give one such as WatermarkStrategy"),
         ((ListSource([]), None, ""), "not empty"),
         ((ListSource([]), None, "name", int), "such as Types.INT"),

@@ -18,6 +18,7 @@ from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
 from headgate.host.checkpoints.snapshot_writer import WRITER_NAMES
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
@@ -42,7 +43,7 @@ class Kept(int):
 
 
 @dataclass(frozen=True)
-class Halting:
+class Halting(Source):
     """Numbers of two splits; half of them come, the rest when the test says so."""
 
     count: int = COUNT
@@ -52,7 +53,7 @@ class Halting:
         return HaltingReader(split if position is None else position, self.count)
 
 
-class HaltingReader:
+class HaltingReader(SplitReader):
     def __init__(self, start: int, count: int) -> None:
         self.next, self.count = start, count
 

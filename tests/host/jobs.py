@@ -12,6 +12,7 @@ from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, JobVertex, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode
@@ -20,7 +21,7 @@ Function = Callable[[Record], Record] | object
 
 
 @dataclass(frozen=True)
-class Numbers:
+class Numbers(Source):
     """A source of numbers; without a count it never ends, and is slow."""
 
     count: int | None
@@ -31,7 +32,7 @@ class Numbers:
         return NumberReader(split, self.count)
 
 
-class NumberReader:
+class NumberReader(SplitReader):
     def __init__(self, split: int, count: int | None) -> None:
         self.next, self.count = split, count
 

@@ -26,6 +26,7 @@ from headgate.core.state.backend import Backends
 from headgate.core.state.memory import MemoryBackends
 from headgate.core.task.assembly import JobInfo, TaskAssembly
 from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
 from headgate.host.net.exchange import Exchange
 from headgate.host.worker.deployment import Deployment, ExchangeWorker
 from headgate.plan import ship_strategies as ships
@@ -41,7 +42,7 @@ from headgate.plan.stream_graph import NodeKind, ShipStrategy, StreamEdge, Strea
 from tests.host.rig import PATIENCE_S, eventually
 
 
-class Listed:
+class Listed(Source):
     """A source of lists, one split for each; ``endless`` gives nothing at the end, for ever."""
 
     bounded = True
@@ -56,7 +57,7 @@ class Listed:
         return ListReader(list(split), self.endless)
 
 
-class ListReader:
+class ListReader(SplitReader):
     """Gives at most as many as it is asked for."""
 
     def __init__(self, records: list[Any], endless: bool) -> None:

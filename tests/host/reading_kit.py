@@ -16,6 +16,7 @@ from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext, RuntimeContext
+from headgate.functions.source import Source, SplitReader
 from headgate.functions.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -32,7 +33,7 @@ KEYS = 10
 
 
 @dataclass(frozen=True)
-class Counted:
+class Counted(Source):
     """A source that gives numbers up to ``count``, and then nothing, for ever."""
 
     count: int
@@ -42,7 +43,7 @@ class Counted:
         return CountedReader(self.count)
 
 
-class CountedReader:
+class CountedReader(SplitReader):
     def __init__(self, count: int) -> None:
         self._next, self._count = 0, count
 

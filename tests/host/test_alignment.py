@@ -12,6 +12,7 @@ from headgate.core.chain.watermarks import time_plan
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
 from headgate.functions.time import Duration
 from headgate.functions.watermarks import WatermarkStrategy
 from headgate.host.driver.control_server import ControlServer
@@ -28,7 +29,7 @@ LAST = 5000
 
 
 @dataclass(frozen=True)
-class Race:
+class Race(Source):
     """Two splits; ``go`` is a file that lets the slow one move on."""
 
     go: Path
@@ -38,7 +39,7 @@ class Race:
         return Fast(self.go) if split == "fast" else Slow(self.go)
 
 
-class Fast:
+class Fast(SplitReader):
     """Numbers as fast as they are asked for; it notices if nobody holds it back."""
 
     def __init__(self, go: Path) -> None:

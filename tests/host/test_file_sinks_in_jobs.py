@@ -27,6 +27,7 @@ from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import SnapshotMoment
+from headgate.functions.source import Source, SplitReader
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.driver_run import DriverRun
 from headgate.plan import ship_strategies as ships
@@ -42,7 +43,7 @@ INTERVAL = "execution.checkpointing.interval"
 SMALL = RollingPolicy.default_rolling_policy(part_size=4 * PART_RECORDS)
 
 
-class Numbers:
+class Numbers(Source):
     """Numbers of two splits, that can be read again; they end when there is a file ``hurry``."""
 
     bounded = True
@@ -55,7 +56,7 @@ class Numbers:
         return NumberReader(split if position is None else position, self.hurry)
 
 
-class NumberReader:
+class NumberReader(SplitReader):
     def __init__(self, number: int, hurry: Path) -> None:
         self.number, self.hurry = number, hurry
 

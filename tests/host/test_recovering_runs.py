@@ -36,6 +36,7 @@ from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
 from headgate.host.checkpoints import job_checkpoints
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.host.driver.control_server import ControlServer
@@ -420,7 +421,7 @@ def test_times_of_a_job_are_those_of_its_connections(
 # Real task managers, in processes of their own.
 
 
-class Slow:
+class Slow(Source):
     """Numbers from a position on, so slowly that checkpoints come between them."""
 
     bounded = True
@@ -433,7 +434,7 @@ class Slow:
         return SlowReader(split if position is None else position, self.count)
 
 
-class SlowReader:
+class SlowReader(SplitReader):
     def __init__(self, number: int, count: int) -> None:
         self.number, self.count = number, count
 

@@ -356,6 +356,11 @@ class StreamExecutionEnvironment:
         returns, if it has that method.
         """
         check_object(source, "from_source", ("splits", "open"), Source)
+        if not isinstance(source, Source):
+            raise PlanInvalid(
+                f"from_source() was given a {type(source).__name__}, which is no Source; derive "
+                f"its class from Source, and that of its readers from SplitReader"
+            )
         if watermark_strategy is not None:
             check_strategy(watermark_strategy, "from_source")
         if source_name is None:

@@ -203,6 +203,9 @@ class Source(ABC, Generic[OUT]):
         """
         return None
 
+    def passed_over(self, split: object) -> None:
+        """Called in a task of a restored job: an earlier run has read this split to its end."""
+
     @abstractmethod
     def open(
         self, split: object, position: Position, context: ConnectorContext
@@ -212,9 +215,9 @@ class Source(ABC, Generic[OUT]):
 
 def why_not_rewound(source: object, name: str) -> str | None:
     """Why there can be no checkpoints of a source; None: its readers go on from a position."""
-    if getattr(source, "rewinds", True):
+    if not isinstance(source, Source) or source.rewinds:
         return None
-    advice = getattr(source, "rewind_advice", "") or "take no checkpoints of this job"
+    advice = source.rewind_advice or "take no checkpoints of this job"
     return f"source {name!r} cannot be read again from where a checkpoint was taken: {advice}"
 
 

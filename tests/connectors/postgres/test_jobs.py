@@ -16,6 +16,7 @@ from headgate.control.life_cycle import JobState
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
 from headgate.host.driver.driver_run import DriverRun
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
@@ -29,7 +30,7 @@ from tests.host.rig import eventually
 COUNT = 2_000
 
 
-class SlowNumbers:
+class SlowNumbers(Source):
     """Numbers that can be read again; they end when there is a file ``hurry``."""
 
     bounded = True
@@ -42,7 +43,7 @@ class SlowNumbers:
         return SlowReader(position or 0, self.hurry)
 
 
-class SlowReader:
+class SlowReader(SplitReader):
     def __init__(self, number: int, hurry: Path) -> None:
         self.number, self.hurry = number, hurry
 

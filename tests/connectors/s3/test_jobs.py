@@ -19,6 +19,7 @@ from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.core.operators.source import SourceOperator
+from headgate.functions.source import Source, SplitReader
 from headgate.host.driver.control_server import ControlServer
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
@@ -36,7 +37,7 @@ COUNT = 600
 KEYS = 5
 
 
-class Numbers:
+class Numbers(Source):
     """Half of the numbers, and the rest when there is a file ``hurry``."""
 
     bounded = True
@@ -48,7 +49,7 @@ class Numbers:
         return NumberReader(position or 0, self.hurry)
 
 
-class NumberReader:
+class NumberReader(SplitReader):
     def __init__(self, number: int, hurry: Path) -> None:
         self.number, self.hurry = number, hurry
 

@@ -17,10 +17,11 @@ from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.async_wait import AsyncWaitOperator
 from headgate.functions.context import RuntimeContext
+from headgate.functions.source import Source, SplitReader
 from tests.core.chain.kit import KeptOutput, context
 
 
-class ScriptedSource:
+class ScriptedSource(Source):
     """A source whose splits are lists of answers to polls."""
 
     bounded = True
@@ -41,7 +42,7 @@ class ScriptedSource:
         return ScriptedReader(self, split)
 
 
-class ScriptedReader:
+class ScriptedReader(SplitReader):
     """Answers with what its split says, then with the end."""
 
     def __init__(self, source: ScriptedSource, split: Any) -> None:

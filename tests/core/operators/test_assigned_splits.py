@@ -14,6 +14,7 @@ from headgate.core.operators.assigned_splits import (
 )
 from headgate.core.operators.source_splits import IdentifiedSplit, SplitProgress
 from headgate.functions.context import SnapshotMoment
+from tests.core.operators.kit import ScriptedSource
 
 
 class Asking:
@@ -170,7 +171,7 @@ def test_without_checkpoints_a_split_is_finished_at_its_end() -> None:
 
 
 def test_splits_of_a_source_that_does_not_ask_are_not_kept() -> None:
-    finished = FinishedSplits(object())
+    finished = FinishedSplits(ScriptedSource())
     add(finished, "a")
 
     assert finished.uncovered == []

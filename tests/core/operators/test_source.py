@@ -429,3 +429,13 @@ def test_of_many_splits_some_are_asked_at_a_time_and_all_in_the_end() -> None:
         assert len(LaggingReader.asked) < 40
     assert operator.lag() == SplitLag(records=6)
     assert LaggingReader.asked[asked] == 0, "the one that is being read comes first"
+
+
+def test_a_reader_that_is_derived_from_nothing_is_refused() -> None:
+    class Bare(ScriptedSource):
+        def open(self, split: Any, position: object, context: OperatorContext) -> Any:
+            return iter(split)
+
+    operator = SourceOperator(Bare(), ([1],))
+    with pytest.raises(TypeError, match="of Bare returned .*iterator.*derived from SplitReader"):
+        open_operator(operator)

@@ -16,7 +16,7 @@ from headgate.core.chain.operator import PollResult
 from headgate.core.chain.watermarks import Bounded, TimePlan
 from headgate.core.operators.source import SourceOperator
 from headgate.core.operators.split_discovery import dealt_state, pickled_splits
-from headgate.functions.source import SplitLag
+from headgate.functions.source import Source, SplitLag, SplitReader
 from headgate.functions.watermarks import AlignmentGroup
 from tests.core.chain.kit import HandClock, KeptOutput, context, open_operator
 from tests.core.chain.restore_kit import MOMENT, StoredState, restored, stored_state
@@ -24,8 +24,10 @@ from tests.core.chain.restore_kit import MOMENT, StoredState, restored, stored_s
 TIMED = TimePlan(lambda context: Bounded(0))
 
 
-class Ranges:
+class Ranges(Source):
     """Split (a, b) holds the numbers from a to before b, with themselves as their times."""
+
+    bounded = splits_end = True
 
     def __init__(self, bounded: bool = True, splits_end: bool = True) -> None:
         self.bounded = bounded
@@ -46,7 +48,7 @@ class Ranges:
         self.over.append(split)
 
 
-class RangeReader:
+class RangeReader(SplitReader):
     quiet = False
 
     def __init__(self, source: Ranges, split: tuple[int, int], position: int | None) -> None:
@@ -101,7 +103,7 @@ class Assigned:
             want_splits=lambda count, held: self.asked.append((count, held)),
             tell_source_time=lambda *report: self.reports.append(report),
         )
-        self.operator = SourceOperator(self.source, (), plan, True, listed)  # type: ignore[arg-type]
+        self.operator = SourceOperator(self.source, (), plan, True, listed)
         self.output: KeptOutput = open_operator(self.operator, within=within)
 
     def assign(

@@ -13,13 +13,13 @@ from headgate.base.messages import TimeAnnounced
 from headgate.core.chain.operator import PollResult
 from headgate.core.chain.watermarks import OWN_TIME, Bounded, TimePlan
 from headgate.core.operators.source import SourceOperator
-from headgate.functions.source import why_not_rewound
+from headgate.functions.source import Source, SplitReader, why_not_rewound
 from headgate.functions.watermarks import AlignmentGroup
 from tests.core.chain.kit import HandClock, KeptOutput, context, open_operator
 from tests.core.chain.restore_kit import MOMENT, StoredState, restored, stored_state
 
 
-class Numbers:
+class Numbers(Source):
     """Split (a, b) holds the numbers from a to before b, with themselves as their times."""
 
     bounded = True
@@ -40,7 +40,7 @@ class Numbers:
         self.over.append(split)
 
 
-class NumberReader:
+class NumberReader(SplitReader):
     def __init__(self, split: tuple[int, int], position: int | None) -> None:
         self._next = split[0] if position is None else position
         self._end = split[1]
@@ -253,9 +253,11 @@ def test_a_reader_that_tells_no_position_is_found_out() -> None:
 
 
 def test_a_source_that_cannot_rewind_may_say_so() -> None:
-    source = Forgetful()
-    source.rewinds = False  # type: ignore[attr-defined]
-    source.rewind_advice = "use a log"  # type: ignore[attr-defined]
+    class Endless(Forgetful):
+        rewinds = False
+        rewind_advice = "use a log"
+
+    source = Endless()
     operator = SourceOperator(source, ((0, 9),))
     open_operator(operator)
     operator.poll(1)

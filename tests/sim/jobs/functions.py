@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from headgate.base.elements import Record
 from headgate.functions.context import ConnectorContext, RuntimeContext, SnapshotMoment
 from headgate.functions.function import OutputTag
-from headgate.functions.source import SplitEnumerator
+from headgate.functions.source import Source, SplitEnumerator, SplitReader
 from headgate.sim.jobs.threads import SimThread
 from headgate.sim.worker import CheckFailed
 from tests.sim.jobs.commit_log import CommitLog, Transaction
@@ -246,7 +246,7 @@ class Collector(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class Numbers(Source):
     """A source of so many records in each split; now and then it has nothing."""
 
     run: Run
@@ -288,7 +288,7 @@ class NumbersEnumerator(SplitEnumerator):
         return self._found
 
 
-class NumbersReader(Function):
+class NumbersReader(Function, SplitReader[Record]):
     """Reads one split; after a pause the clock, a thread or a descriptor tells that it is over."""
 
     def __init__(self, source: Numbers, split: int, at: int, context: ConnectorContext) -> None:

@@ -137,7 +137,7 @@ class FinishedSplits:
     is restored finishes them again, for the one before may have had no time to tell of them.
     """
 
-    def __init__(self, source: object) -> None:
+    def __init__(self, source: Source) -> None:
         self._tell = _listener(source)
         self._ended: list[SplitProgress] = []
         self._held: dict[int, list[SplitProgress]] = {}
@@ -170,9 +170,7 @@ class FinishedSplits:
             self._tell(splits)
 
 
-def _listener(source: object) -> Callable[[Sequence[object]], None] | None:
+def _listener(source: Source) -> Callable[[Sequence[object]], None] | None:
     """What learns of splits that nobody reads again; None: the source does not want to know."""
-    given = getattr(type(source), "splits_finished", None)
-    if given is None or given is Source.splits_finished:
-        return None
-    return getattr(source, "splits_finished", None)
+    is_given = type(source).splits_finished is not Source.splits_finished
+    return source.splits_finished if is_given else None

@@ -169,8 +169,7 @@ class SourceOperator(PolledOperator):
         """Splits that the run before had been assigned and had not begun."""
         self._are_quiet = False
         """The last poll found nothing in any split that it may read."""
-        self._finds_more: bool | None = getattr(source, "finds_more", None)
-        self._ends = bool(getattr(source, "splits_end", getattr(source, "bounded", True)))
+        self._ends = source.splits_end
         self._all_splits = splits
         self._plan = plan
         self._stamper = Stamper(plan.assigner)
@@ -277,7 +276,7 @@ class SourceOperator(PolledOperator):
 
     @property
     def records_per_second(self) -> float | None:
-        found = getattr(self._source, "records_per_second", None)  # a user's may mean anything
+        found: object = self._source.records_per_second  # a user's may mean anything
         if isinstance(found, bool) or not isinstance(found, int | float):
             return None
         return float(found) if 0 < found < math.inf else None
@@ -291,8 +290,7 @@ class SourceOperator(PolledOperator):
         until_ms = elapsed_ms() + LAG_MS
         first = self._asked % len(splits)
         for split in dict.fromkeys([splits[0], *splits[first:], *splits[:first]]):
-            ask = getattr(split.reader, "lag", None)
-            split.lag = None if ask is None else ask()
+            split.lag = split.reader.lag()
             self._asked += 1
             if elapsed_ms() > until_ms:
                 break
@@ -322,9 +320,7 @@ class SourceOperator(PolledOperator):
     def checkpoint_completed(self, checkpoint: int) -> None:
         self._finished.completed(checkpoint)
         for split in self._splits:
-            tell = getattr(split.reader, "checkpoint_completed", None)
-            if tell is not None:
-                tell(checkpoint)
+            split.reader.checkpoint_completed(checkpoint)
 
     def close(self) -> None:
         self._end_time()
@@ -336,6 +332,11 @@ class SourceOperator(PolledOperator):
 
     def _open_split(self, split: object, number: int, position: Position = None) -> _Split:
         reader = self._source.open(split, position, self.context)
+        if not isinstance(reader, SplitReader):
+            raise TypeError(
+                f"open() of {type(self._source).__name__} returned {reader!r}; return a reader "
+                f"whose class is derived from SplitReader"
+            )
         try:
             marking = self._plan.start(OperatorRuntimeContext(self.context))
         except BaseException:
@@ -406,7 +407,7 @@ class SourceOperator(PolledOperator):
             return
         before = 0 if self.context.restored is None else len(self.context.restored.source)
         now = self.context.task.parallelism
-        if self._finds_more is None and before != now:
+        if self._source.finds_more is None and before != now:
             raise StateBroken(
                 f"the source has other splits than before, and there were {before} tasks and are "
                 f"{now} now; set finds_more = True on the source if the new ones are new data, "
@@ -414,16 +415,14 @@ class SourceOperator(PolledOperator):
             )
 
     def _pass_over(self, splits: Sequence[object]) -> None:
-        tell = getattr(self._source, "passed_over", None)
-        if tell is not None:
-            for finished in splits:
-                tell(finished)
+        for finished in splits:
+            self._source.passed_over(finished)
 
     # Checkpoints.
 
     def _restore(self, states: tuple[bytes | None, ...]) -> None:
         task = self.context.task
-        finds_more = False if self._is_assigned else self._finds_more
+        finds_more = False if self._is_assigned else self._source.finds_more
         splits = identify_splits(self._all_splits)
         assigned = assign_splits(states, splits, task.subtask, task.parallelism, finds_more)
         self._pass_over(assigned.passed_over)
@@ -447,9 +446,8 @@ class SourceOperator(PolledOperator):
         self._known = b"".join(split.mark for split in identified)
 
     def _position(self, split: _Split, moment: SnapshotMoment) -> Position:
-        ask = getattr(split.reader, "position_at", None)
-        position = split.reader.position() if ask is None else ask(moment)
-        if position is None and split.has_given and getattr(self._source, "rewinds", True):
+        position = split.reader.position_at(moment)
+        if position is None and split.has_given and self._source.rewinds:
             raise RuntimeError(
                 f"{type(split.reader).__name__} has given records and tells no position, so that "
                 f"they would come again after a restore; implement position(), or set "
@@ -462,7 +460,7 @@ class SourceOperator(PolledOperator):
         if isinstance(found, Watermark | StreamStatus):
             self._take_own(split, found)
             return True
-        copies = not self.reuses_objects and not getattr(split.reader, "gives_away", False)
+        copies = not self.reuses_objects and not split.reader.gives_away
         if isinstance(found, Bundle):
             bundle = found
         elif copies and not isinstance(found, list):
@@ -510,8 +508,7 @@ class SourceOperator(PolledOperator):
                 f"wait_ms() of {type(reader).__name__} returned nan; return milliseconds, or "
                 f"math.inf"
             )
-        ask = getattr(reader, "fileno", None)
-        descriptor = None if ask is None else ask()
+        descriptor = reader.fileno()
         if descriptor is not None:
             self.descriptors.append(index(descriptor))
         if self._plan.idle_ms is not None and split.quiet_since_ms is not None and not split.dozes:

@@ -19,7 +19,7 @@ import msgspec
 from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.base.errors import StateBroken
 from headgate.base.moved import first_bytes, loads
-from headgate.functions.source import Position
+from headgate.functions.source import Position, Source
 
 MARK_BYTES: Final = 12
 KEPT_BYTES: Final = 64 * 1024
@@ -75,13 +75,12 @@ def identify_splits(
     return found
 
 
-def was_listed(source: object, split: object, known: bytes) -> bool:
+def was_listed(source: Source, split: object, known: bytes) -> bool:
     """Whether a run that listed all splits at its start had another one in this one's place.
 
     ``known``: the marks of that run; empty: there was none.
     """
-    ask = getattr(source, "former_split", None)
-    former = ask(split) if known and ask is not None else None
+    former = source.former_split(split) if known else None
     if former is None:
         return False
     (identified,) = identify_splits([former])

@@ -48,7 +48,7 @@ class SplitDiscovery:
     @property
     def by_demand(self) -> bool:
         """Whether tasks ask for splits one by one; else they get them at once, evenly."""
-        return bool(getattr(self.source, "splits_end", self.source.bounded))
+        return self.source.splits_end
 
     def create(self, position: bytes) -> SplitEnumerator:
         """The enumerator of an attempt; ``position`` is pickled, and empty at the beginning.
@@ -60,8 +60,7 @@ class SplitDiscovery:
         if self.listed is not None:
             if begun is not None and known is None:
                 raise StateBroken(HAD_ENUMERATOR)
-            finds_more = getattr(self.source, "finds_more", None)
-            return ListedSplits(self.listed, self.parallelism, finds_more, begun)
+            return ListedSplits(self.listed, self.parallelism, self.source.finds_more, begun)
         if known is not None:
             return NewSplits(self._create(None), known[1])
         if isinstance(begun, NewPosition):
@@ -89,10 +88,9 @@ def find_splits(
     Those of a source without an enumerator are handed out by demand if they end and there are more
     of them than tasks. Raises what the source raises, with the name of the operator.
     """
-    create = getattr(source, "create_enumerator", None)
     doing = "in create_enumerator()"
     try:
-        enumerator = None if create is None else create(parallelism, None)
+        enumerator = source.create_enumerator(parallelism, None)
         if enumerator is not None:
             enumerator.close()
             return (), SplitDiscovery(source, operator, parallelism)
@@ -110,9 +108,8 @@ def _listed(
     source: Source, splits: tuple[object, ...], parallelism: int
 ) -> tuple[IdentifiedSplit, ...] | None:
     """The splits, if they are to be handed out by demand; None: they are dealt out."""
-    ends = getattr(source, "splits_end", source.bounded)
-    cuts_only = getattr(source, "finds_more", None) is False
-    if not (ends and source.bounded) or cuts_only or len(splits) <= parallelism:
+    ends = source.splits_end and source.bounded
+    if not ends or source.finds_more is False or len(splits) <= parallelism:
         return None
     try:
         listed = tuple(identify_splits(splits))
