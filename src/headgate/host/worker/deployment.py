@@ -140,11 +140,11 @@ class Deployment(DeployedTasks[RunnerThread]):
             ready = self.assemble(orders, places, restored)
         self.start(ready)
 
-    def figures(self) -> list[TaskFigures]:
+    def report(self) -> list[TaskFigures]:
         """Tasks wait for the baton no longer than a step takes, however many channels there are."""
         figures: list[TaskFigures] = []
         warnings: list[tuple[str, str]] = []
-        unread = super().figures()
+        unread = self.figures()
         is_through = False
         while not is_through:
             with self._exchange.inside():

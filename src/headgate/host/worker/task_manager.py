@@ -291,7 +291,7 @@ class TaskManager:
             self._look_at_commits(tasks)
         if not self._line.has_backlog:
             process = self._process.figures(self._worker.environment.pool)
-            self._line.send(Metrics(self._runs.run, tasks.figures(), process))
+            self._line.send(Metrics(self._runs.run, tasks.report(), process))
 
     def _look_at_commits(self, tasks: Deployment) -> None:
         """One that does not end fails the job; its thread is left to the cancellation."""
