@@ -138,6 +138,17 @@ def test_time_in_which_those_behind_took_nothing_does_not_make_idle() -> None:
     assert line.take() == [IDLE]
 
 
+def test_a_short_rest_is_not_looked_for_again_and_again_while_those_behind_take_nothing() -> None:
+    clock = HandClock()
+    line = open_with(TimestampsOperator(bounded(interval_ms=0, idle_ms=50)), clock)
+    clock.held_up_ms = 1e-6
+    clock.pass_ms(50)
+    rests = [at - clock.now_ms for at, _ in clock._due]
+    assert rests == [1.0], "it looks again after a millisecond"
+    clock.pass_ms(1)
+    assert line.take() == [IDLE]
+
+
 def test_an_idle_stream_is_active_again_for_its_end() -> None:
     clock = HandClock()
     operator = TimestampsOperator(bounded(interval_ms=0, idle_ms=5))

@@ -5,6 +5,8 @@ go out at intervals, or right behind the record for which the user's generator e
 the end of the input, or a failure, no timer does anything.
 """
 
+from typing import Final
+
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, StreamStatus, Watermark
 from headgate.base.fields import FieldShape
 from headgate.core.chain.context import OperatorContext
@@ -18,6 +20,8 @@ from headgate.core.chain.watermarks import (
     TimedOutput,
     TimePlan,
 )
+
+SHORTEST_REST_MS: Final = 1.0
 
 
 class TimedOperator(Operator):
@@ -108,7 +112,8 @@ class TimestampsOperator(Operator):
         idle_ms = self._plan.idle_ms or 0
         quiet_ms = self._now_ms() - self._awake_ms
         if quiet_ms < idle_ms:
-            self._await_idle(idle_ms - quiet_ms)
+            # While it is held up no time counts, and it would look again and again for a rest.
+            self._await_idle(max(SHORTEST_REST_MS, idle_ms - quiet_ms))
             return
         if self._plan.interval_ms:
             self._marking.periodic(self._target)
