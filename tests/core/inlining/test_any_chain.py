@@ -287,6 +287,7 @@ def test_names_mean_what_they_mean_where_the_step_stands() -> None:
     [
         lambda event: event["items"],
         lambda event: (event["items"], 1),
+        lambda event: (event, 1),
         lambda event: event,
         lambda event: {"items": event["items"], "more": event},
         lambda event: (len(event["items"]), event["name"]),

@@ -97,7 +97,11 @@ class MapOperator(FunctionOperator):
 
     def process(self, bundle: Bundle, number: int) -> None:
         carried = self._carried
-        if carried is not None and takes_fields(self.output, TUPLES, len(carried)):
+        if (
+            carried is not None
+            and takes_fields(self.output, TUPLES, len(carried))
+            and (self.reuses_objects or is_immutable(bundle))  # a source may have kept them
+        ):
             records = bundle.records
             places = [list(records) if place is None else place for place in carried]
             fields = RecordFields(places, len(records))
