@@ -155,7 +155,7 @@ BUGS = {
     records_on_their_way_are_not_restored: (8, BROKEN),
     sources_begin_anew: (8, (MUCH, "came after")),
     a_sink_commits_too_early: (0, ("is committed before",)),
-    a_sink_does_not_commit_what_was_prepared: (126, (LITTLE,)),
+    a_sink_does_not_commit_what_was_prepared: (170, (LITTLE,)),
     a_task_ends_before_its_last_checkpoint: (0, (LITTLE,)),
     triggers_overtake_splits: (31, (LITTLE,)),
     splits_are_sent_between_the_state_of_the_driver_and_the_triggers: (31, (MUCH, "came after")),
