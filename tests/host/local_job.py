@@ -237,7 +237,7 @@ class Run:
         return {
             figures.task: figures
             for deployment in self.deployments
-            for figures in deployment.figures()
+            for figures in deployment.report()
         }
 
     def cancel(self) -> None:
