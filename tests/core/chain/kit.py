@@ -16,7 +16,7 @@ from headgate.core.chain.operator import Operator
 from headgate.core.chain.outputs import Loan
 from headgate.core.chain.spec import ChainSpec, OperatorSpec
 from headgate.core.chain.user_function import StatefulOperator
-from headgate.core.inlining.definitions import Definition
+from headgate.core.loops.definitions import Definition
 from headgate.functions.context import TaskInfo
 from headgate.host.shipping.definitions import with_definitions
 from headgate.plan.job_graph import JobVertex

@@ -12,7 +12,7 @@ from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeySelection
-from headgate.core.inlining.loops import LOOPED
+from headgate.core.loops.loops import LOOPED
 from headgate.core.operators.process import ProcessContext, ReadOnlyTimerService
 from headgate.core.operators.record_loops import RecordLoops, ResultLoop
 from headgate.core.state.cursor import Cursor

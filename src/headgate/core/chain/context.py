@@ -7,7 +7,7 @@ from headgate.base.spilling import SpillRoom
 from headgate.core.chain.async_calls import StartCalls
 from headgate.core.chain.batch_calls import immediate_calls
 from headgate.core.chain.snapshots import OperatorRestored
-from headgate.core.inlining.definitions import Definition
+from headgate.core.loops.definitions import Definition
 from headgate.core.state.backend import Backends, KeyedBackend
 from headgate.core.state.keys import groups_of
 from headgate.core.state.memory import MemoryBackends

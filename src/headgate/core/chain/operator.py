@@ -14,7 +14,7 @@ from headgate.base.fields import FieldShape
 from headgate.base.figures import AsyncFigures, BatchFigures
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorSnapshot
-from headgate.core.inlining.steps import Step
+from headgate.core.loops.steps import Step
 from headgate.core.state.reading import StateReader
 from headgate.functions.context import SnapshotMoment
 from headgate.functions.source import SplitLag

@@ -28,7 +28,7 @@ from headgate.core.chain.operator import Operator, Output
 from headgate.core.chain.record_failures import FailureStreak, attempt, without
 from headgate.core.chain.spec import OutputTypes, Selector
 from headgate.core.egress.writer import STAGED_RECORDS, RecordWriter
-from headgate.core.inlining.steps import Step
+from headgate.core.loops.steps import Step
 
 
 class Loan(ABC):

@@ -11,7 +11,7 @@ from headgate.base.elements import (
 from headgate.base.fields import FieldShape, RecordFields
 from headgate.core.chain.operator import Operator
 from headgate.core.egress.router import Router
-from headgate.core.inlining.definitions import Definition
+from headgate.core.loops.definitions import Definition
 from headgate.functions.error_policy import ErrorPolicy
 
 Selector: TypeAlias = Callable[[Record], "list[str]"]

@@ -16,8 +16,8 @@ from headgate.core.chain.copies import carried_places, is_immutable, is_pure
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.outputs import takes_fields
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
-from headgate.core.inlining.loops import Gives
-from headgate.core.inlining.steps import Step, step_of
+from headgate.core.loops.loops import Gives
+from headgate.core.loops.steps import Step, step_of
 from headgate.core.operators.record_loops import RecordLoops
 
 

@@ -22,10 +22,10 @@ from headgate.core.chain.keyed_context import KeySelection
 from headgate.core.chain.outputs import Trail, takes_fields, trail_from
 from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.user_function import iterable
-from headgate.core.inlining.apart import ApartLoop, ApartLoops, FieldForm, apart_loop
-from headgate.core.inlining.bodies import InlineBody
-from headgate.core.inlining.emissions import NOTHING_FOLLOWS, Following
-from headgate.core.inlining.loops import (
+from headgate.core.loops.apart import ApartLoop, ApartLoops, FieldForm, apart_loop
+from headgate.core.loops.bodies import InlineBody
+from headgate.core.loops.emissions import NOTHING_FOLLOWS, Following
+from headgate.core.loops.loops import (
     Gives,
     Loop,
     LoopWay,
@@ -36,16 +36,16 @@ from headgate.core.inlining.loops import (
     emitting_places,
     leaving_places,
 )
-from headgate.core.inlining.made_records import RecordMakers, written_down
-from headgate.core.inlining.own_methods import found_by_code
-from headgate.core.inlining.state_calls import (
+from headgate.core.loops.made_records import RecordMakers, written_down
+from headgate.core.loops.own_methods import found_by_code
+from headgate.core.loops.state_calls import (
     InlineState,
     PlainState,
     StateCalls,
     inline_state,
     state_attributes,
 )
-from headgate.core.inlining.state_uses import HarmlessNames
+from headgate.core.loops.state_uses import HarmlessNames
 from headgate.core.state.cursor import Cursor
 from headgate.core.state.tables import Entries
 

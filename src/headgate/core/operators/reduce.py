@@ -20,9 +20,9 @@ from headgate.core.chain.copies import LOOKS
 from headgate.core.chain.keyed_context import KeyedContext, key_check
 from headgate.core.chain.record_failures import FailureStreak, without
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
-from headgate.core.inlining.apart import ApartLoop, ApartLoops, FieldForm, apart_loop
-from headgate.core.inlining.bodies import InlineBody
-from headgate.core.inlining.loops import (
+from headgate.core.loops.apart import ApartLoop, ApartLoops, FieldForm, apart_loop
+from headgate.core.loops.bodies import InlineBody
+from headgate.core.loops.loops import (
     Gives,
     Loop,
     body_of,
@@ -30,8 +30,8 @@ from headgate.core.inlining.loops import (
     reduce_loop,
     reduce_scalars_loop,
 )
-from headgate.core.inlining.made_records import RecordMakers
-from headgate.core.inlining.scalars import are_scalar_tuples
+from headgate.core.loops.made_records import RecordMakers
+from headgate.core.loops.scalars import are_scalar_tuples
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import Cursor, seen
 from headgate.core.state.key_taking import key_form, key_taker

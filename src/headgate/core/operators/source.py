@@ -36,7 +36,7 @@ from headgate.core.chain.outputs import trail_from
 from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.watermarks import OWN_TIME, Marking, Stamper, TimePlan
-from headgate.core.inlining.steps import Step
+from headgate.core.loops.steps import Step
 from headgate.core.operators.assigned_splits import AssignedSplits, FinishedSplits
 from headgate.core.operators.source_splits import (
     IdentifiedSplit,

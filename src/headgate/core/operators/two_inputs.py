@@ -12,7 +12,7 @@ from headgate.core.chain.collector import Collector, TimedContext
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
-from headgate.core.inlining.loops import Gives
+from headgate.core.loops.loops import Gives
 from headgate.core.operators.process import (
     KeyedProcessContext,
     OnTimerContext,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from headgate.core.inlining.definitions import Definition, definitions_in, plain_function
+from headgate.core.loops.definitions import Definition, definitions_in, plain_function
 from headgate.plan.job_graph import JobVertex
 
 Read: TypeAlias = dict[str, dict[int, list[Definition]]]

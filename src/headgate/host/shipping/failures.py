@@ -31,7 +31,7 @@ from headgate.base.errors import HeadgateError, UserFunctionFailed
 from headgate.base.messages import Failure
 from headgate.base.redaction import without_secrets
 from headgate.control.error_classes import is_consequence, is_damage, is_final, is_outside
-from headgate.core.inlining.loops import LOOPED, SOURCE
+from headgate.core.loops.loops import LOOPED, SOURCE
 
 SHOWN_CHARS: Final = 300
 _TEXT_CHARS: Final = 64 * 1024

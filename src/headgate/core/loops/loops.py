@@ -20,8 +20,8 @@ from typing import Final, TypeAlias, cast
 from headgate.base.elements import Record
 from headgate.base.fields import TUPLES, FieldShape, Same
 from headgate.base.values import ATOMS, SOLE_HOLDER
-from headgate.core.inlining.apart import ApartLoop, item_name, names_of
-from headgate.core.inlining.bodies import (
+from headgate.core.loops.apart import ApartLoop, item_name, names_of
+from headgate.core.loops.bodies import (
     PREFIX,
     InlineBody,
     always_leaves,
@@ -29,14 +29,14 @@ from headgate.core.inlining.bodies import (
     names_in,
     stored_names,
 )
-from headgate.core.inlining.definitions import (
+from headgate.core.loops.definitions import (
     Definition,
     compile_within,
     find_node,
     function_node,
     plain_function,
 )
-from headgate.core.inlining.emissions import (
+from headgate.core.loops.emissions import (
     NOTHING_FOLLOWS,
     Answering,
     Folding,
@@ -52,10 +52,10 @@ from headgate.core.inlining.emissions import (
     list_name,
     statements_of,
 )
-from headgate.core.inlining.made_records import MadeRecord, RecordMakers, filled
-from headgate.core.inlining.scalars import makes_scalar_tuples
-from headgate.core.inlining.state_calls import StateCalls
-from headgate.core.inlining.steps import Step, placed
+from headgate.core.loops.made_records import MadeRecord, RecordMakers, filled
+from headgate.core.loops.scalars import makes_scalar_tuples
+from headgate.core.loops.state_calls import StateCalls
+from headgate.core.loops.steps import Step, placed
 from headgate.core.state.key_taking import RecordPart
 from headgate.functions.function import OutputTag
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from headgate.base.fields import TUPLES
-from headgate.core.inlining.definitions import parse
-from headgate.core.inlining.made_records import MadeRecord, RecordMakers
-from headgate.core.inlining.steps import Step
+from headgate.core.loops.definitions import parse
+from headgate.core.loops.made_records import MadeRecord, RecordMakers
+from headgate.core.loops.steps import Step
 
 
 def statements_of(text: str, **parts: ast.expr) -> list[ast.stmt]:

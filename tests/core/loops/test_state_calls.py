@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
-from headgate.core.inlining.loops import body_of
-from headgate.core.inlining.state_calls import InlineState, inline_state, state_attributes
+from headgate.core.loops.loops import body_of
+from headgate.core.loops.state_calls import InlineState, inline_state, state_attributes
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.state.cursor import Cursor
 from headgate.core.state.memory_states import NamespacedValue, PlainList, PlainMap, PlainValue

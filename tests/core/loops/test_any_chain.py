@@ -20,7 +20,7 @@ from headgate.core.operators.process import KeyedProcessOperator, ProcessOperato
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.function import OutputTag
 from tests.core.chain.kit import INLINING, KeptOutput, open_operator
-from tests.core.inlining.program_kit import (
+from tests.core.loops.program_kit import (
     KINDS,
     NAMES,
     RECORDS,

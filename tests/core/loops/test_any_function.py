@@ -21,7 +21,7 @@ from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.operators.reduce import ReduceOperator
 from tests.core.chain.kit import INLINING, KeptOutput
-from tests.core.inlining.program_kit import (
+from tests.core.loops.program_kit import (
     KINDS,
     NAMES,
     RECORDS,

@@ -17,7 +17,7 @@ from typing import Final
 from headgate.base.fields import PLAIN_KINDS, TUPLES, FieldShape, Same
 from headgate.base.layouts import layout_of
 from headgate.base.shapes import field_shape, is_row
-from headgate.core.inlining.bodies import InlineBody, names_in
+from headgate.core.loops.bodies import InlineBody, names_in
 
 MOST_ITEMS: Final = 8
 """Tuples with more items are looked at by a call."""

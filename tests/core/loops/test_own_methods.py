@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate.base.elements import Bundle
-from headgate.core.inlining.own_methods import found_by_code, leaves_alone
+from headgate.core.loops.own_methods import found_by_code, leaves_alone
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import INLINING, open_operator

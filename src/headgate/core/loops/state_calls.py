@@ -17,10 +17,10 @@ from typing import Final, Literal, TypeAlias
 
 from headgate.base.elements import Record
 from headgate.base.values import own
-from headgate.core.inlining.bodies import InlineBody
-from headgate.core.inlining.emissions import statements_of
-from headgate.core.inlining.own_methods import found_by_code, leaves_alone
-from headgate.core.inlining.state_uses import LIVING, READERS, StateUses, is_of, state_call
+from headgate.core.loops.bodies import InlineBody
+from headgate.core.loops.emissions import statements_of
+from headgate.core.loops.own_methods import found_by_code, leaves_alone
+from headgate.core.loops.state_uses import LIVING, READERS, StateUses, is_of, state_call
 from headgate.core.state.memory_states import PlainList, PlainMap, PlainValue
 from headgate.core.state.opening import (
     Check,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from headgate.core.inlining.definitions import (
+from headgate.core.loops.definitions import (
     Definition,
     definitions_in,
     find_node,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.inlining.bodies import inline_body
-from headgate.core.inlining.definitions import FunctionNode
-from headgate.core.inlining.scalars import SCALARS, are_scalar_tuples, makes_scalar_tuples
+from headgate.core.loops.bodies import inline_body
+from headgate.core.loops.definitions import FunctionNode
+from headgate.core.loops.scalars import SCALARS, are_scalar_tuples, makes_scalar_tuples
 
 LEAVES = ["a[0]", "a[1]", "b[1]", "b[-1]", "n", "1", "2.5", "'x'", "b'y'", "None", "True", "1j"]
 SHAPES = [

@@ -11,8 +11,8 @@ import pytest
 
 from headgate.api.row import Row
 from headgate.base.elements import Bundle
-from headgate.core.inlining.bodies import InlineBody
-from headgate.core.inlining.made_records import (
+from headgate.core.loops.bodies import InlineBody
+from headgate.core.loops.made_records import (
     RecordMakers,
     WrittenDown,
     assigning_class,

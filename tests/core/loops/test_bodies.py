@@ -5,7 +5,7 @@ from types import FunctionType
 
 import pytest
 
-from headgate.core.inlining.bodies import InlineBody, always_leaves, inline_body, stored_names
+from headgate.core.loops.bodies import InlineBody, always_leaves, inline_body, stored_names
 
 
 def body(text: str) -> InlineBody | None:

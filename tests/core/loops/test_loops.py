@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.core.chain.copies import LOOKS
-from headgate.core.inlining.loops import (
+from headgate.core.loops.loops import (
     HOLDERS,
     Gives,
     Loop,
@@ -22,8 +22,8 @@ from headgate.core.inlining.loops import (
     emitting_loop,
     reduce_loop,
 )
-from headgate.core.inlining.made_records import RecordMakers
-from headgate.core.inlining.state_calls import InlineState, StateCalls, state_attributes
+from headgate.core.loops.made_records import RecordMakers
+from headgate.core.loops.state_calls import InlineState, StateCalls, state_attributes
 from headgate.core.state.cursor import Cursor
 from headgate.core.state.key_taking import RecordPart
 from headgate.core.state.memory_states import PlainValue

@@ -11,7 +11,7 @@ import builtins
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from headgate.core.inlining.bodies import InlineBody, names_in
+from headgate.core.loops.bodies import InlineBody, names_in
 
 READERS: Final = frozenset({"all", "any", "frozenset", "len", "list", "max", "min"}) | {
     *("set", "sorted", "sum", "tuple"),

@@ -15,9 +15,9 @@ from types import MethodType
 from typing import Final, NoReturn
 
 from headgate.base.elements import Record
-from headgate.core.inlining.apart import FieldReads
-from headgate.core.inlining.bodies import PREFIX, InlineBody, names_in
-from headgate.core.inlining.made_records import MadeRecord, RecordMakers
+from headgate.core.loops.apart import FieldReads
+from headgate.core.loops.bodies import PREFIX, InlineBody, names_in
+from headgate.core.loops.made_records import MadeRecord, RecordMakers
 
 
 @dataclass(frozen=True, slots=True)

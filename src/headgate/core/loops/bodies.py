@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Final
 
-from headgate.core.inlining.definitions import FunctionNode
+from headgate.core.loops.definitions import FunctionNode
 
 PREFIX: Final = "_hg_"
 """Of the loop's own names."""

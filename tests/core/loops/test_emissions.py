@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from headgate.core.inlining.emissions import Folding, Placing, Sending, Yielding, statements_of
-from headgate.core.inlining.made_records import RecordMakers
+from headgate.core.loops.emissions import Folding, Placing, Sending, Yielding, statements_of
+from headgate.core.loops.made_records import RecordMakers
 
 MAKERS = RecordMakers(lambda: None)  # type: ignore[arg-type]
 

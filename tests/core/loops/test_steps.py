@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headgate.core.inlining.loops import body_of
-from headgate.core.inlining.steps import Step, step_of
+from headgate.core.loops.loops import body_of
+from headgate.core.loops.steps import Step, step_of
 from tests.core.chain.kit import definitions_of
 
 LIMIT = 3

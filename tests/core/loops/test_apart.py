@@ -9,8 +9,8 @@ import pytest
 
 from headgate.base.fields import TUPLES, FieldShape, RecordFields, Same
 from headgate.base.shapes import field_shape
-from headgate.core.inlining.apart import MOST_FORMS, ApartLoop, ApartLoops, FieldForm, apart_loop
-from headgate.core.inlining.loops import body_of
+from headgate.core.loops.apart import MOST_FORMS, ApartLoop, ApartLoops, FieldForm, apart_loop
+from headgate.core.loops.loops import body_of
 from headgate.core.state.key_taking import KeyForm, RecordPart
 from tests.core.chain.kit import definitions_of
 

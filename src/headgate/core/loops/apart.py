@@ -14,7 +14,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from headgate.base.elements import Record
 from headgate.base.fields import FieldShape, RecordFields
-from headgate.core.inlining.bodies import InlineBody, stored_names
+from headgate.core.loops.bodies import InlineBody, stored_names
 from headgate.core.state.key_taking import KeyForm
 
 L = TypeVar("L")

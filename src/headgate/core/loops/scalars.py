@@ -12,7 +12,7 @@ from typing import Final
 
 from headgate.base.elements import Record
 from headgate.base.fields import PLAIN_KINDS
-from headgate.core.inlining.bodies import InlineBody
+from headgate.core.loops.bodies import InlineBody
 
 SCALARS: Final = PLAIN_KINDS | {complex}
 """The kinds, and no subclasses, which may have operators of their own."""

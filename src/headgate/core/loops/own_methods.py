@@ -11,7 +11,7 @@ from inspect import getattr_static
 from types import FunctionType, MemberDescriptorType, MethodType
 from typing import Final
 
-from headgate.core.inlining.bodies import FRAME_READERS
+from headgate.core.loops.bodies import FRAME_READERS
 
 MOST_METHODS: Final = 32
 """A call that may reach more of them is not followed."""
