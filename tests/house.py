@@ -221,16 +221,6 @@ def docstrings(source: Source) -> Iterator[str]:
             )
 
 
-def twin(source: Source, paths: set[str]) -> Iterator[str]:
-    """Every module of core has a test module at the mirrored path."""
-    if source.room != "core" or source.is_package:
-        return
-    path = Path(source.path)
-    expected = Path("tests", *path.parts[2:-1], f"test_{path.name}").as_posix()
-    if expected not in paths:
-        yield source.finding(1, f"has no test module; write {expected}")
-
-
 def doors(source: Source, paths: set[str]) -> Iterator[str]:
     """A folder without `__init__.py` is invisible to the import contract."""
     door = Path(source.path).with_name("__init__.py").as_posix()

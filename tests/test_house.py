@@ -58,7 +58,7 @@ def test_source_keeps_the_rule(rule: Rule) -> None:
     report(finding for source in code() for finding in rule(source))
 
 
-@pytest.mark.parametrize("rule", [house.twin, house.doors])
+@pytest.mark.parametrize("rule", [house.doors])
 def test_path_keeps_the_rule(rule: PathRule) -> None:
     paths = set(PATHS)
     report(finding for source in code() for finding in rule(source, paths))
@@ -177,12 +177,6 @@ HABITS: list[tuple[Rule, str, str]] = [
 @pytest.mark.parametrize(("rule", "path", "text"), HABITS)
 def test_rule_leaves_good_habits_alone(rule: Rule, path: str, text: str) -> None:
     assert list(rule(Source(path, text))) == []
-
-
-def test_twin_rule_names_the_missing_test() -> None:
-    (finding,) = house.twin(Source(MACHINE, ""), set())
-    assert finding.endswith("write tests/core/egress/test_writer.py")
-    assert not [*house.twin(Source(MACHINE, ""), {"tests/core/egress/test_writer.py"})]
 
 
 def test_door_rule_names_the_missing_package() -> None:
