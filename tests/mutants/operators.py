@@ -14,9 +14,17 @@ OPERATORS = (
     Mutant(
         "first-held-record-sent-as-it-is",
         "core/chain/copies.py",
-        "value if references == SOLE_HOLDER and holds_atoms(value)",
-        "value if holds_atoms(value)",
+        "value if references == SOLE_HOLDER and is_own(value)",
+        "value if is_own(value)",
         "the first record of a class that its function has kept changes after it was sent",
+        "tests/core/operators/test_held_records.py",
+    ),
+    Mutant(
+        "held-part-sent-as-it-is",
+        "base/values.py",
+        "(references == SOLE_CONTAINER and look(part))",
+        "look(part)",
+        "a new record holds a list that its function has kept, which changes after it was sent",
         "tests/core/operators/test_held_records.py",
     ),
     Mutant(

@@ -18,7 +18,7 @@ from sys import getrefcount
 from typing import Any, Final, TypeAlias
 
 from headgate.base.elements import Record
-from headgate.base.values import ATOMS, SOLE_HOLDER, own
+from headgate.base.values import ATOMS, SOLE_HOLDER, holds_own_items, holds_own_values, own
 
 
 class RowKind(Enum):
@@ -209,17 +209,11 @@ class Row:
         return make_row(names, own(self._list), kind)
 
     def __headgate_is_new__(self) -> bool:
-        """Whether nobody else has its values, and none of them can be changed."""
+        """Whether nobody else has its values, nor a part of them that can be changed."""
         fields = self.__dict__
         if fields:
-            if getrefcount(fields) != _HOLDERS_OF_FIELDS:
-                return False
-            for value in fields.values():  # noqa: SIM110 - half the time of all()
-                if type(value) not in ATOMS:
-                    return False
-            return True
-        is_alone = getrefcount(self._list) == SOLE_HOLDER
-        return is_alone and ATOMS.issuperset(map(type, self._list))
+            return getrefcount(fields) == _HOLDERS_OF_FIELDS and holds_own_values(fields)
+        return getrefcount(self._list) == SOLE_HOLDER and holds_own_items(self._list)
 
     @staticmethod
     def __headgate_maker__(

@@ -15,7 +15,7 @@ import sys
 import sysconfig
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from itertools import chain
 from operator import is_
@@ -93,14 +93,14 @@ def own_result(references: int, value: Record) -> Record:
     """Like ``own``, for what a function has given away; ``references`` are those to the value.
 
     They were counted by ``sys.getrefcount`` where one local variable holds it and nothing else of
-    the caller, not even an argument: hence they come first. If nobody else holds it and it holds
-    nothing that can be changed, then it is the receiver's own as it is.
+    the caller, not even an argument: hence they come first. If nobody else holds it, nor a part of
+    it that can be changed, then it is the receiver's own as it is.
     """
     return value if references == SOLE_HOLDER and look_of(type(value))(value) else own(value)
 
 
 def look_of(kind: type) -> "Look":
-    """What tells whether such a value, which nobody else holds, holds nothing but atoms."""
+    """What tells of such a value, which nobody else holds, whether its parts are its own, too."""
     return _LOOKS.get(kind) or _new_look(kind)
 
 
@@ -186,33 +186,58 @@ _KNOWN_KINDS: Final = 1024
 """So many classes are remembered; a program that makes classes without end begins anew."""
 
 
-def _count_references() -> int:
-    """What ``sys.getrefcount`` says of a value that one local variable holds; -1: nothing useful.
+def _count_references() -> tuple[int, int]:
+    """What ``sys.getrefcount`` says of a value with one holder.
 
-    Without the interpreter's lock counts are kept by thread, and may be out of date.
+    The holder is a local variable; or it is a container, whose part a variable holds beside it. -1:
+    counts say nothing useful. Without the interpreter's lock they are kept by thread, and may be
+    out of date.
     """
     if sysconfig.get_config_var("Py_GIL_DISABLED") or not hasattr(sys, "getrefcount"):
-        return -1
+        return -1, -1
     value: list[int] = []
-    return sys.getrefcount(value)
+    of_part = [sys.getrefcount(part) for part in [[0]]]
+    return sys.getrefcount(value), of_part[0]
 
 
-SOLE_HOLDER: Final = _count_references()
+SOLE_HOLDER, SOLE_CONTAINER = _count_references()
 
 Look: TypeAlias = Callable[[Any], bool]
-"""Whether an instance of a class that it knows holds nothing but atoms, and nobody finds it."""
+"""Whether nobody else holds any part of an instance of a class that it knows, or finds it itself.
+
+Whoever asks has counted the references to the instance.
+"""
 
 
-def _items_are_atoms(value: dict[Any, Any]) -> bool:
-    for item in value.values():  # noqa: SIM110 - half the time of all()
-        if type(item) not in ATOMS:
+def is_own_part(references: int, part: Record) -> bool:
+    """Whether a part of a value that nobody else holds cannot be changed, or is the value's alone.
+
+    ``references``: to the part, where its container and one local variable hold it.
+    """
+    kind = type(part)
+    if kind in ATOMS:
+        return True
+    if kind is tuple and ATOMS.issuperset(map(type, part)):
+        return True
+    try:
+        look = look_of(kind)
+        return look is _always or (references == SOLE_CONTAINER and look(part))
+    except RecursionError:  # it is nested deeply; what holds itself has more than one holder
+        return False
+
+
+def holds_own_values(value: dict[Any, Any]) -> bool:
+    """Whether all values of a dict are atoms or its own; keys cannot be changed."""
+    for part in value.values():  # not ``all``, which takes twice the time
+        if type(part) not in ATOMS and not is_own_part(sys.getrefcount(part), part):
             return False
     return True
 
 
-def _elements_are_atoms(value: list[Any]) -> bool:
-    for item in value:  # noqa: SIM110
-        if type(item) not in ATOMS:
+def holds_own_items(value: Iterable[Any]) -> bool:
+    """Whether all items of a container are atoms or its own."""
+    for part in value:
+        if type(part) not in ATOMS and not is_own_part(sys.getrefcount(part), part):
             return False
     return True
 
@@ -221,19 +246,41 @@ def _never(value: Record) -> bool:
     return False
 
 
-_LOOKS_OF_BUILTIN: Final[dict[type, Look]] = {dict: _items_are_atoms, list: _elements_are_atoms}
+def _always(value: Record) -> bool:
+    return True
+
+
+_LOOKS_OF_BUILTIN: Final[dict[type, Look]] = {
+    defaultdict: holds_own_values,
+    deque: holds_own_items,
+    dict: holds_own_values,
+    list: holds_own_items,
+    set: holds_own_items,
+    tuple: holds_own_items,
+}
 _LOOKS: Final[dict[type, Look]] = dict(_LOOKS_OF_BUILTIN)
 
 
 def _new_look(kind: type) -> Look:
+    if kind in _LOOKS_OF_BUILTIN:  # another thread forgets the classes just now
+        return _LOOKS_OF_BUILTIN[kind]
     if len(_LOOKS) >= _KNOWN_KINDS:
         _LOOKS.clear()
         _LOOKS.update(_LOOKS_OF_BUILTIN)
-    layout = layout_of(kind)
-    look = _LOOKS[kind] = (
-        getattr(kind, "__headgate_is_new__", _never) if layout is None else _instance_look(layout)
-    )
+    look = _LOOKS[kind] = _look_at_class(kind)
     return look
+
+
+def _look_at_class(kind: type) -> Look:
+    if _new_copier(kind) is _same:
+        return _always
+    custom = getattr(kind, "__headgate_is_new__", None)
+    if custom is not None:
+        return custom  # type: ignore[no-any-return]
+    if _is_named_tuple(kind):
+        return holds_own_items
+    layout = layout_of(kind)
+    return _never if layout is None else _instance_look(layout)
 
 
 def _instance_look(layout: InstanceLayout) -> Look:
@@ -241,19 +288,26 @@ def _instance_look(layout: InstanceLayout) -> Look:
 
     Whoever has its ``__dict__`` can change it, and whoever has a weak reference can find it.
     """
-    tests = [f"type(value.{name}) in ATOMS" for name in layout.slots]
-    if layout.has_dict:
-        tests += [f"references(value.__dict__) == {SOLE_HOLDER}", "are_atoms(value.__dict__)"]
-    if layout.kind.__weakrefoffset__:
-        tests.append("not count_weak(value)")
     given = {
         "ATOMS": ATOMS,
-        "are_atoms": _items_are_atoms,
         "count_weak": getweakrefcount,
+        "holds_own_values": holds_own_values,
+        "is_own_part": is_own_part,
         "references": sys.getrefcount,
     }
-    lines = ["def look(value):", " try:", f"  return {' and '.join(tests) or 'True'}"]
-    lines += [" except AttributeError:", "  return False"]
+    lines = ["def look(value):", " try:"]
+    for name in layout.slots:
+        lines.append(f"  part = value.{name}")
+        lines.append("  if type(part) not in ATOMS and not is_own_part(references(part), part):")
+        lines.append("   return False")
+    tests = []
+    if layout.has_dict:
+        tests += [f"references(value.__dict__) == {SOLE_HOLDER}"]
+        tests += ["holds_own_values(value.__dict__)"]
+    if layout.kind.__weakrefoffset__:
+        tests.append("not count_weak(value)")
+    lines += [f"  return {' and '.join(tests) or 'True'}", " except AttributeError:"]
+    lines.append("  return False")
     exec("\n".join(lines), given)
     look: Look = given["look"]  # type: ignore[assignment]
     return look

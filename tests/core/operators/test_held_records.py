@@ -8,7 +8,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -286,6 +286,77 @@ def test_what_was_sent_does_not_change(operator: Any, keeper: type[Keeper], make
     function.release()
     GLOBAL.clear()
     assert output.records == [function.make("a", value) for value in (1, 2, 3, 3, 4)]
+
+
+class Pair(NamedTuple):
+    name: str
+    part: Any
+
+
+WRAPPERS: dict[str, Callable[[Any], Any]] = {
+    "dict": lambda part: {"name": "new", "part": part},
+    "list": lambda part: ["new", part],
+    "tuple": lambda part: ("new", part),
+    "named tuple": lambda part: Pair("new", part),
+    "instance": lambda part: kit.Plain("new", part),
+    "slots": lambda part: kit.Slots("new", part),
+    "row": lambda part: Row(name="new", part=part),
+    "two deep": lambda part: {"parts": [(1, part)]},
+    "twice": lambda part: [part, part],
+}
+
+
+def holding(keeper: type[Keeper], make: Make, wrap: Callable[[Any], Any]) -> Keeper:
+    """Sends new records, whose part is a record that it may hold."""
+
+    class Holding(keeper):  # type: ignore[misc, valid-type]
+        def map(self, value: int) -> Any:
+            return wrap(keeper.map(self, value))
+
+        def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+            for record in keeper.process_element(self, value, ctx):
+                yield wrap(record)
+
+    return Holding(make)
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS.keys())
+@pytest.mark.parametrize("keeper", KEEPERS, ids=lambda keeper: keeper.__name__)
+@pytest.mark.parametrize("operator", [MapOperator, ProcessOperator])
+def test_what_a_new_record_holds_does_not_change(
+    operator: Any, keeper: type[Keeper], wrap: Callable[[Any], Any]
+) -> None:
+    for make in MAKERS:
+        function = holding(keeper, make, wrap)
+        output = run(operator(function), [Bundle([1, 2, 3]), Bundle([3, 4])])
+        function.release()
+        GLOBAL.clear()
+        assert output.records == [wrap(function.make("a", value)) for value in (1, 2, 3, 3, 4)]
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS.keys())
+@pytest.mark.parametrize("make", [kit.as_dict, as_list, kit.Plain, kit.Slots, as_row])
+@pytest.mark.parametrize("operator", [MapOperator, ProcessOperator])
+def test_a_part_that_only_a_new_record_holds_is_not_copied(
+    operator: Any, make: Make, wrap: Callable[[Any], Any]
+) -> None:
+    function = Maker(lambda name, value: wrap(make(name, value)))
+    output = run(operator(function), [Bundle([1, 2, 3])])
+    is_held_twice = wrap is WRAPPERS["twice"]
+    assert ([id(record) for record in output.records] == function.made) != is_held_twice
+
+
+def test_a_record_that_is_nested_deeply_is_sent() -> None:
+    def nested(depth: int) -> list[Any]:
+        found: list[Any] = []
+        for _ in range(depth):
+            found = [found]
+        return found
+
+    (found,) = run(MapOperator(nested), [Bundle([300])]).records
+    for _ in range(300):
+        (found,) = found
+    assert found == []
 
 
 class Maker:

@@ -125,9 +125,9 @@ def look_at_mutable(
     send: Callable[[Record], None], references: int, kind: type, value: Record
 ) -> Kinds:
     """Like ``look``, for a value that can be changed."""
-    holds_atoms = look_of(kind)
-    send(value if references == SOLE_HOLDER and holds_atoms(value) else own(value))
-    return NO_KINDS if kind is tuple else Kinds(None, None, None, kind, holds_atoms)
+    is_own = look_of(kind)
+    send(value if references == SOLE_HOLDER and is_own(value) else own(value))
+    return NO_KINDS if kind is tuple else Kinds(None, None, None, kind, is_own)
 
 
 def immutable_kinds(kind: type, value: Record) -> Kinds | None:
