@@ -237,5 +237,6 @@ def test_accumulators_that_are_the_same_object_are_not_shared_by_keys() -> None:
             return first + second
 
     entries: dict[Any, Any] = {}
-    make_fold(Aggregated(Sharing()), copies=True).into_one([1, 2], ["a", "b"], [entries] * 2)
+    fold = make_fold(Aggregated(Sharing()), copies=True)
+    fold.add_all([(1, "a", entries), (2, "b", entries)])
     assert entries == {"a": [1], "b": [2]}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.window.contents import make_fold
+from headgate.core.window.contents import in_each_window, make_fold
 from headgate.core.window.spec import Aggregated, Reduced
 from tests.core.window.kit import LISTED, CollectingAggregate, add_in_place
 
@@ -26,16 +26,16 @@ def test_a_bundle_is_folded_as_its_records_one_by_one(
     keys = [key for key, _ in pairs]
     at_once: list[dict[Any, Any]] = [{}, {}, {}]
     one_by_one: list[dict[Any, Any]] = [{}, {}, {}]
-    fold.into_one(records, keys, [at_once[window] for _, window in pairs])
+    fold.add_all(zip(records, keys, [at_once[window] for _, window in pairs], strict=True))
     for record, (key, window) in zip(records, pairs, strict=True):
-        fold.into_one([record], [key], [one_by_one[window]])
+        fold.add_all([(record, key, one_by_one[window])])
     assert at_once == one_by_one
     both: list[dict[Any, Any]] = [{}, {}, {}]
     for_each = [tuple(both[: window + 1]) for _, window in pairs]
-    fold.into_many(records, keys, for_each)
+    fold.add_all(in_each_window(records, keys, for_each, copies=True))
     assert both[2] == one_by_one[2]
     whole: dict[Any, Any] = {}
-    fold.into_one(records, keys, repeat(whole))
+    fold.add_all(zip(records, keys, repeat(whole)))
     assert both[0] == whole
 
 
@@ -46,20 +46,34 @@ def test_each_window_gets_a_record_of_its_own(contents: Any) -> None:
     first: dict[Any, Any] = {}
     second: dict[Any, Any] = {}
     record = ["a", 1]
-    make_fold(contents, copies=True).into_many([record], ["a"], [(first, second)])
+    fold = make_fold(contents, copies=True)
+    fold.add_all(in_each_window([record], ["a"], [(first, second)], copies=True))
     assert first == second
     held = [
         table["a"] if contents == Reduced(add_in_place) else table["a"][0]
         for table in (first, second)
     ]
-    assert held[0] is record
-    assert held[1] is not record
-    make_fold(contents, copies=False).into_many([record], ["b"], [(first, second)])
+    assert held[0] is not record
+    assert held[1] is record
+    fold.add_all(in_each_window([record], ["b"], [(first, second)], copies=False))
     held = [
         table["b"] if contents == Reduced(add_in_place) else table["b"][0]
         for table in (first, second)
     ]
     assert held[1] is held[0]
+
+
+def test_no_window_sees_what_a_function_does_to_a_record_for_another() -> None:
+    class Marking(CollectingAggregate):
+        def add(self, value: Any, accumulator: list[Any]) -> list[Any]:
+            accumulator.append([*value])
+            value.append("seen")
+            return accumulator
+
+    windows: tuple[dict[Any, Any], ...] = ({}, {}, {})
+    fold = make_fold(Aggregated(Marking()), copies=True)
+    fold.add_all(in_each_window([["new"]], ["a"], [windows], copies=True))
+    assert windows == ({"a": [["new"]]},) * 3
 
 
 def test_what_is_sent_belongs_to_its_receiver() -> None:

@@ -7,7 +7,7 @@ their records. Where a record goes into several windows each gets its own copy, 
 changed. With an evictor all records are kept, with their times, and folded when the window fires.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from operator import length_hint
 from typing import NoReturn, Protocol, TypeAlias
 
@@ -38,16 +38,15 @@ Send: TypeAlias = Callable[[Window, Record], None]
 """Takes the folded value of a window, or the list of its records."""
 
 
+Addition: TypeAlias = tuple[Record, Key, Entries]
+"""A record, its key, and the entries of a window that holds it."""
+
+
 class Fold(Protocol):
     """One kind of contents."""
 
-    def into_one(self, records: list[Record], keys: list[Key], tables: Iterable[Entries]) -> None:
-        """Each record into one window; ``tables`` has its entries for each record."""
-
-    def into_many(
-        self, records: list[Record], keys: list[Key], tables: Iterable[tuple[Entries, ...]]
-    ) -> None:
-        """Each record into several windows."""
+    def add_all(self, added: Iterable[Addition]) -> None:
+        """Each record to the value of its key in the entries of a window."""
 
     def begin(self, record: Record) -> Record:
         """The value of a window with one record."""
@@ -75,30 +74,15 @@ class ReduceFold:
         self._reduce: Callable[[Record, Record], Record] = getattr(function, "reduce", function)  # type: ignore[arg-type]
         self._copies = copies
 
-    def into_one(self, records: list[Record], keys: list[Key], tables: Iterable[Entries]) -> None:
+    def add_all(self, added: Iterable[Addition]) -> None:
         reduce = self._reduce
-        for record, key, entries in zip(records, keys, tables):  # noqa: B905 - may have no end
+        for record, key, entries in added:
             old = entries.get(key)
             if old is not None:
                 record = reduce(old, record)
             if record is None:
                 _refuse_none_reduced(old)
             entries[key] = record
-
-    def into_many(
-        self, records: list[Record], keys: list[Key], tables: Iterable[tuple[Entries, ...]]
-    ) -> None:
-        if self._copies and not are_immutable(records):
-            return _spread(self, records, keys, tables)
-        reduce = self._reduce
-        for record, key, several in zip(records, keys, tables):  # noqa: B905 - may have no end
-            for entries in several:
-                old = entries.get(key)
-                new = record if old is None else reduce(old, record)
-                if new is None:
-                    _refuse_none_reduced(old)
-                entries[key] = new
-        return None
 
     def begin(self, record: Record) -> Record:
         return _refuse_none_reduced(None) if record is None else record
@@ -132,27 +116,13 @@ class AggregateFold:
         self._loop = ResultLoop(function.get_result, copies)
         self._copies = copies
 
-    def into_one(self, records: list[Record], keys: list[Key], tables: Iterable[Entries]) -> None:
+    def add_all(self, added: Iterable[Addition]) -> None:
         create, add = self._create, self._add
-        for record, key, entries in zip(records, keys, tables):  # noqa: B905 - may have no end
+        for record, key, entries in added:
             old = entries.get(key)
             entries[key] = new = add(record, create() if old is None else old)
             if new is None:
                 _refuse_none("add() of an aggregate function", "accumulator")
-
-    def into_many(
-        self, records: list[Record], keys: list[Key], tables: Iterable[tuple[Entries, ...]]
-    ) -> None:
-        if self._copies and not are_immutable(records):
-            return _spread(self, records, keys, tables)
-        create, add = self._create, self._add
-        for record, key, several in zip(records, keys, tables):  # noqa: B905 - may have no end
-            for entries in several:
-                old = entries.get(key)
-                entries[key] = new = add(record, create() if old is None else old)
-                if new is None:
-                    _refuse_none("add() of an aggregate function", "accumulator")
-        return None
 
     def begin(self, record: Record) -> Record:
         return self.step(self._create(), record)
@@ -189,30 +159,13 @@ class AggregateFold:
 class ListFold:
     """All records of each key."""
 
-    def __init__(self, copies: bool) -> None:
-        self._copies = copies
-
-    def into_one(self, records: list[Record], keys: list[Key], tables: Iterable[Entries]) -> None:
-        for record, key, entries in zip(records, keys, tables):  # noqa: B905 - may have no end
+    def add_all(self, added: Iterable[Addition]) -> None:
+        for record, key, entries in added:
             held = entries.get(key)
             if held is None:
                 entries[key] = [record]
             else:
                 held.append(record)
-
-    def into_many(
-        self, records: list[Record], keys: list[Key], tables: Iterable[tuple[Entries, ...]]
-    ) -> None:
-        if self._copies and not are_immutable(records):
-            return _spread(self, records, keys, tables)
-        for record, key, several in zip(records, keys, tables):  # noqa: B905 - may have no end
-            for entries in several:
-                held = entries.get(key)
-                if held is None:
-                    entries[key] = [record]
-                else:
-                    held.append(record)
-        return None
 
     def begin(self, record: Record) -> Record:
         return [record]
@@ -239,7 +192,7 @@ def make_fold(contents: Contents, copies: bool) -> Fold:
         case Aggregated(function):
             return AggregateFold(function, copies)
         case Listed():
-            return ListFold(copies)
+            return ListFold()
 
 
 class WindowContents(Protocol):
@@ -370,16 +323,31 @@ def open_contents(plan: WindowPlan, keyed: KeyedContext, tools: WindowTools) -> 
     return ListedContents(keyed) if isinstance(fold, ListFold) else FoldedContents(keyed, fold)
 
 
-def _spread(
-    fold: Fold,
+def in_each_window(
     records: list[Record],
     keys: list[Key],
-    tables: Iterable[tuple[Entries, ...]],
-) -> None:
-    """Each record into several windows, a copy for each but the first."""
-    for record, key, several in zip(records, keys, tables):  # noqa: B905 - may have no end
-        for number, entries in enumerate(several):
-            fold.into_one([own(record) if number else record], [key], [entries])
+    windows: Iterable[tuple[Entries, ...]],
+    copies: bool,
+) -> Iterator[Addition]:
+    """Each record once for each of its windows, as a copy in all but the last if it can be changed.
+
+    ``windows``: the entries of all windows that hold the record, for each record.
+    """
+    if copies and not are_immutable(records):
+        return _copied_for_windows(records, keys, windows)
+    # What has the same windows for all records has no end.
+    each = zip(records, keys, windows)  # noqa: B905
+    return ((record, key, entries) for record, key, several in each for entries in several)
+
+
+def _copied_for_windows(
+    records: list[Record], keys: list[Key], windows: Iterable[tuple[Entries, ...]]
+) -> Iterator[Addition]:
+    for record, key, several in zip(records, keys, windows):  # noqa: B905
+        for entries in several[:-1]:  # before a fold can change the record
+            yield own(record), key, entries
+        for entries in several[-1:]:
+            yield record, key, entries
 
 
 def _refuse_none(who: str = "a reduce function", what: str = "combined record") -> NoReturn:

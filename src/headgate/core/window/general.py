@@ -109,9 +109,10 @@ class GeneralKeeper:
     def _take(self, record: Record, time_ms: int | None) -> None:
         stamp = MIN_WATERMARK_MS if time_ms is None else time_ms
         taken, self._over_last_ms = False, MIN_WATERMARK_MS
-        for window in self._assigner.assign_windows(record, stamp, self._tools):
+        windows = [*self._assigner.assign_windows(record, stamp, self._tools)]
+        for number, window in enumerate(windows, 1):
             # Each window gets a record of its own: its fold may keep and change it.
-            mine = own(record) if taken and self._copies else record
+            mine = own(record) if self._copies and number < len(windows) else record
             taken = self._put(window, mine, time_ms, stamp) or taken
         until_ms = stamp + self._lateness_ms
         if not taken and self._event_time and until_ms <= self._timers.watermark_ms:

@@ -23,7 +23,7 @@ from headgate.core.state.backend import KeyedBackend, StateSpec
 from headgate.core.state.cursor import Namespace
 from headgate.core.state.tables import Entries, Spaces
 from headgate.core.window.answers import NO_TIMESTAMP
-from headgate.core.window.contents import make_fold
+from headgate.core.window.contents import in_each_window, make_fold
 from headgate.core.window.general import Parts
 from headgate.core.window.spec import FIRED, OPEN, WindowPlan
 from headgate.functions.assigners import (
@@ -111,11 +111,11 @@ class SlicedKeeper:
         if self._first_end(first_ms) <= self._timers.watermark_ms + 1 or self._restored:
             self._process_each(records, keys, stamps)
         elif self._size_ms == self._slide_ms:
-            panes = _Panes(self.entries_from)
-            self._fold.into_one(records, keys, self._spread(panes, stamps, first_ms))
+            entries = self._spread(_Panes(self.entries_from), stamps, first_ms)
+            self._fold.add_all(zip(records, keys, entries))  # noqa: B905 - may have no end
         else:
-            shared = _Panes(self.entries_of_pane)
-            self._fold.into_many(records, keys, self._spread(shared, stamps, first_ms))
+            several = self._spread(_Panes(self.entries_of_pane), stamps, first_ms)
+            self._fold.add_all(in_each_window(records, keys, several, self._copies))
 
     def advance(self, watermark_ms: int) -> None:
         if not self._is_looked_up:
@@ -178,19 +178,16 @@ class SlicedKeeper:
         """One by one: some may be late, or fire a window again."""
         watermark_ms, lateness_ms = self._timers.watermark_ms, self._lateness_ms
         for record, key, time_ms in zip(records, keys, times, strict=True):
-            taken = False
             windows = slides(time_ms, self._size_ms, self._slide_ms, self._offset_ms)
-            for window in windows:
-                last_ms = window.end - 1
-                if last_ms + lateness_ms <= watermark_ms:
-                    continue
-                mine = own(record) if taken and self._copies else record
-                taken = True
-                if last_ms <= watermark_ms:
+            taking = [w for w in windows if w.end - 1 + lateness_ms > watermark_ms]
+            for window in taking:
+                is_shared = self._copies and window is not taking[-1]
+                mine = own(record) if is_shared else record
+                if window.end - 1 <= watermark_ms:
                     self._add_late(mine, key, window)
                 else:
                     self._add(mine, key, window)
-            if not taken and time_ms + lateness_ms <= watermark_ms:
+            if not taking and time_ms + lateness_ms <= watermark_ms:
                 last_ms = windows[0].end - 1 if windows else time_ms
                 self._late.take(record, time_ms, last_ms + lateness_ms)
 
@@ -198,7 +195,7 @@ class SlicedKeeper:
         entries = self._entries(window)
         if window in self._restored and key in self._fired.view[window]:
             entries[key] = self._fired.view[window].pop(key)
-        self._fold.into_one([record], [key], [entries])
+        self._fold.add_all([(record, key, entries)])
 
     def _add_late(self, record: Record, key: Key, window: TimeWindow) -> None:
         """Into a window that has fired, or would have: it fires again for this key, at once."""
@@ -206,7 +203,7 @@ class SlicedKeeper:
         if entries is None:
             entries = self._fired.view[window] = {}
             self._await_end(window)
-        self._fold.into_one([record], [key], [entries])
+        self._fold.add_all([(record, key, entries)])
         self._send(window, {key: entries[key]})
 
     def _fire(self, window: TimeWindow) -> None:
@@ -291,9 +288,11 @@ class ClockKeeper(SlicedKeeper):
         pane = now_ms - (now_ms - self._offset_ms) % self._pane_ms
         self._cursor.key = keys[-1]
         if self._size_ms == self._slide_ms:
-            self._fold.into_one(bundle.records, keys, repeat(self.entries_from(pane)))
+            entries = repeat(self.entries_from(pane))
+            self._fold.add_all(zip(bundle.records, keys, entries))  # noqa: B905 - has no end
         else:
-            self._fold.into_many(bundle.records, keys, repeat(self.entries_of_pane(pane)))
+            several = repeat(self.entries_of_pane(pane))
+            self._fold.add_all(in_each_window(bundle.records, keys, several, self._copies))
         self._await_next()
 
     def advance(self, watermark_ms: int) -> None:
