@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
+import attrs
 import msgspec
 
 
@@ -65,6 +66,65 @@ class Struct(msgspec.Struct):
 class FrozenStruct(msgspec.Struct, frozen=True):
     name: Any
     amount: Any
+
+
+class KeywordStruct(msgspec.Struct, kw_only=True):
+    """Its fields are those of its class before those of its base, and are taken by name."""
+
+    name: Any
+    amount: Any
+
+    @classmethod
+    def made(cls, name: Any, amount: Any) -> "KeywordStruct":
+        return cls(name=name, amount=amount)
+
+
+class MoreStruct(KeywordStruct):
+    more: int = 7
+
+
+class CheckedStruct(msgspec.Struct):
+    """Code of its own runs when it is made."""
+
+    name: Any
+    amount: Any
+
+    def __post_init__(self) -> None:
+        self.amount = self.amount
+
+
+@attrs.define
+class Attrs:
+    name: Any
+    amount: Any
+
+
+@attrs.frozen
+class FrozenAttrs:
+    name: Any
+    amount: Any
+
+
+@attrs.frozen(cache_hash=True)
+class HashedAttrs:
+    """Remembers its hash, which another process would not share."""
+
+    name: Any
+    amount: Any
+
+
+class MethodsOfNamed(Named):
+    """A named tuple with a property."""
+
+    __slots__ = ()
+
+    @property
+    def both(self) -> tuple[Any, Any]:
+        return self.name, self.amount
+
+
+class DictOverNamed(Named):
+    """A named tuple to which attributes can be added."""
 
 
 @dataclass
@@ -165,12 +225,13 @@ def as_dict(name: Any, amount: Any) -> dict[str, Any]:
 
 
 SHAPED: list[Callable[[Any, Any], Any]] = [
-    *(as_dict, Plain, Data, Slots, MoreSlots, Frozen, FrozenSlots, Guarded, Watched)
+    *(as_dict, Plain, Data, Slots, MoreSlots, Frozen, FrozenSlots, Guarded, Watched),
+    *(Named, MethodsOfNamed, Struct, FrozenStruct, KeywordStruct.made, Attrs, FrozenAttrs),
 ]
 """Records that travel as columns."""
 
 PICKLED: list[Callable[[Any, Any], Any]] = [
-    *(Named, Struct, FrozenStruct, DictOverSlots, OwnState, Reduced, Registered, Hidden, Keyword),
-    Asked,
+    *(DictOverSlots, OwnState, Reduced, Registered, Hidden, Keyword, Asked),
+    *(CheckedStruct, DictOverNamed, HashedAttrs),
 ]
 """Records that only pickle can write."""

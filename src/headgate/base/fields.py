@@ -25,7 +25,8 @@ class FieldShape:
     """What records of one shape have in common: tuples, dicts with these keys, or instances.
 
     A field is read as ``record[place]`` of a tuple, ``record["name"]`` of a dict, ``record.name``
-    of an instance, in each of these ways of a row; none of them runs code of the user's.
+    of an instance, by place or attribute of a named tuple, in each of these ways of a row; none of
+    them runs code of the user's.
     """
 
     kind: type
@@ -42,7 +43,7 @@ class FieldShape:
 
     def place(self, name: object, is_attribute: bool, count: int) -> int | None:
         """Where records with so many fields have ``record[name]``, or ``record.name``."""
-        if type(name) is int and (self.kind is tuple or self.is_row):
+        if type(name) is int and (issubclass(self.kind, tuple) or self.is_row):
             return name % count if not is_attribute and -count <= name < count else None
         is_way = self.is_row or is_attribute == (self.kind is not dict)
         if self.kind is tuple or not is_way or type(name) is not str:

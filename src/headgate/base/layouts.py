@@ -12,6 +12,8 @@ from keyword import iskeyword
 from types import MemberDescriptorType
 from typing import Any
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True)
 class InstanceLayout:
@@ -64,10 +66,43 @@ def has_own_state(kind: Any) -> bool:
     """Whether a method of the class says what its state is, or takes it."""
     default = getattr(object, "__getstate__", None)
     methods = getattr(kind, "__getstate__", default), getattr(kind, "__setstate__", None)
-    # Frozen dataclasses with slots have both from their decorator: the state is their fields.
-    return any(
-        method is not usual and getattr(method, "__module__", "") != "dataclasses"
+    # Classes with slots have both from the decorators of dataclasses and attrs: the state is their
+    # fields. A hash that attrs remembers is no field, and differs from process to process.
+    return hasattr(kind, "_attrs_cached_hash") or any(
+        method is not usual and getattr(method, "__module__", "") not in _DECORATORS
         for method, usual in zip(methods, (default, None), strict=True)
+    )
+
+
+_DECORATORS = ("dataclasses", "attr._make")
+
+
+def is_named_tuple(kind: Any) -> bool:
+    """Whether it is a tuple with names, and nothing more."""
+    made = next((base for base in kind.__mro__ if base.__bases__ == (tuple,)), None)
+    return (
+        made is not None
+        and hasattr(made, "_fields")
+        and kind.__dictoffset__ == 0
+        and kind.__new__ is made.__new__
+        and kind.__getnewargs__ is made.__getnewargs__
+        and kind.__reduce_ex__ is object.__reduce_ex__
+        and kind.__reduce__ is object.__reduce__
+        and kind.__getattribute__ is tuple.__getattribute__
+        and not has_own_state(kind)
+    )
+
+
+def is_plain_struct(kind: Any) -> bool:
+    """Whether it is a struct of msgspec that is copied and pickled as structs are."""
+    struct: Any = msgspec.Struct
+    return (
+        issubclass(kind, struct)
+        and kind.__dictoffset__ == 0
+        and kind.__copy__ is struct.__copy__
+        and kind.__reduce__ is struct.__reduce__
+        and kind.__getattribute__ is struct.__getattribute__
+        and not hasattr(kind, "__getattr__")
     )
 
 

@@ -8,17 +8,19 @@ shape are left to pickle.
 
 import pickle
 from collections.abc import Callable, Sequence
+from functools import partial
 from io import BytesIO
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from headgate.base.fields import PLAIN_KINDS, FieldShape, Place, RecordFields
 from headgate.base.layouts import (
-    InstanceLayout,
     give_state,
     has_own_state,
     is_code_name,
+    is_named_tuple,
+    is_plain_struct,
     layout_of,
     member_of,
     takes_over,
@@ -41,7 +43,8 @@ class ShapeWriter:
     __slots__ = ("_kinds", "_misses")
 
     def __init__(self) -> None:
-        self._kinds: dict[type, tuple[InstanceLayout, bytes] | None] = {}
+        self._kinds: dict[type, tuple[tuple[str, ...], bytes] | None] = {}
+        """The fields of a class, none if each instance has its own, and its name in pickle."""
         self._misses = 0
 
     def write(self, records: Sequence[Any]) -> list[Any] | None:
@@ -63,16 +66,17 @@ class ShapeWriter:
             return None
         if kind is dict:
             return _written(None, records, *_taken_apart(records))
-        layout, name = self._known(kind) or (None, b"")
-        if layout is None:
+        fields, name = self._known(kind) or (None, b"")
+        if fields is None:
             return None
-        if layout.has_dict:
+        if not fields:
             return _written(name, records, *_taken_apart(list(map(_DICT_OF, records))))
-        rows = map(attrgetter(*layout.slots), records)
-        columns = zip(*rows, strict=True) if len(layout.slots) > 1 else [tuple(rows)]
-        return _written(name, records, layout.slots, list(columns))
+        rows = records if issubclass(kind, tuple) else map(attrgetter(*fields), records)
+        is_single = len(fields) == 1 and not issubclass(kind, tuple)
+        columns = [tuple(rows)] if is_single else zip(*rows, strict=True)
+        return _written(name, records, fields, list(columns))
 
-    def _known(self, kind: type) -> tuple[InstanceLayout, bytes] | None:
+    def _known(self, kind: type) -> tuple[tuple[str, ...], bytes] | None:
         if kind not in self._kinds:
             if len(self._kinds) >= MISSES:
                 self._kinds.clear()
@@ -91,12 +95,24 @@ def is_row(kind: type) -> bool:
     return "__headgate_maker__" in vars(kind)
 
 
-def _written_class(kind: type) -> tuple[InstanceLayout, bytes] | None:
-    layout = InstanceLayout(kind, (), True, False, ()) if is_row(kind) else layout_of(kind)
-    if layout is None or layout.has_dict == bool(layout.slots):
-        return None
+def _written_class(kind: type) -> tuple[tuple[str, ...], bytes] | None:
+    fields = _constant_fields(kind)
+    if fields is None and not is_row(kind):
+        layout = layout_of(kind)
+        if layout is None or layout.has_dict == bool(layout.slots):
+            return None
+        fields = layout.slots
     name = _written_kind(kind)
-    return None if name is None else (layout, name)
+    return None if name is None else (fields or (), name)
+
+
+def _constant_fields(kind: Any) -> tuple[str, ...] | None:
+    """The fields of a named tuple, or of a struct that its class makes of them; None: another."""
+    if is_named_tuple(kind):
+        return cast("tuple[str, ...]", kind._fields) or None
+    if is_plain_struct(kind) and not hasattr(kind, "__post_init__"):
+        return cast("tuple[str, ...]", kind.__struct_fields__) or None
+    return None
 
 
 def _written_kind(kind: type) -> bytes | None:
@@ -188,7 +204,7 @@ class ShapeReader:
                 self._shapes.clear()
             kind = dict if name is None else _class(self._loads(name))
             shape = field_shape(kind, key[1], name)
-            if shape is None and is_row(kind):
+            if shape is None and (is_row(kind) or _constant_fields(kind) is not None):
                 raise ValueError(f"{names} are no fields of a {kind.__qualname__}")
             shape = shape or _maker_by_state(kind, names)
             self._shapes[key] = shape
@@ -238,6 +254,12 @@ def field_shape(
         pairs = ", ".join(f"{name!r}: {item}" for name, item in zip(names, items, strict=True))
         code = f"def make(columns):\n return [{{{pairs}}} {target}]"
         return FieldShape(dict, names, _compiled(code, {}))
+    constant = _constant_fields(kind)
+    if constant is not None:
+        written_kind = written_kind or _written_kind(kind)
+        if written_kind is None or constant != names:
+            return None
+        return FieldShape(kind, names, _maker_of_class(kind), written_kind)
     layout = layout_of(kind)
     if layout is None or layout.has_dict == bool(layout.slots):
         return None
@@ -259,6 +281,23 @@ def field_shape(
     if written_kind is None:
         return None
     return FieldShape(kind, names, _compiled("\n".join(lines), given), written_kind)
+
+
+def _maker_of_class(kind: Any) -> Make:
+    """What makes named tuples or structs of the columns of all their fields."""
+    if issubclass(kind, tuple):
+        new = partial(tuple.__new__, kind)
+        return lambda columns: list(map(new, zip(*columns)))  # noqa: B905 - what is repeated has no end
+    names = kind.__struct_fields__
+    try:
+        probe = kind(*names)
+    except TypeError:  # some are taken by their names alone
+        return lambda columns: [
+            kind(**dict(zip(names, items, strict=True)))
+            for items in zip(*columns)  # noqa: B905 - what is repeated has no end
+        ]
+    assert tuple(getattr(probe, name) for name in names) == names, "structs take fields in order"
+    return lambda columns: list(map(kind, *columns))
 
 
 def _maker_by_state(kind: Any, names: list[str]) -> Make:

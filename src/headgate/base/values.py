@@ -26,7 +26,14 @@ from weakref import getweakrefcount
 import msgspec
 
 from headgate.base.elements import Record
-from headgate.base.layouts import InstanceLayout, give_state, has_own_state, layout_of, member_of
+from headgate.base.layouts import (
+    InstanceLayout,
+    give_state,
+    is_named_tuple,
+    is_plain_struct,
+    layout_of,
+    member_of,
+)
 
 ATOMS: Final = frozenset(
     {
@@ -277,8 +284,11 @@ def _look_at_class(kind: type) -> Look:
     custom = getattr(kind, "__headgate_is_new__", None)
     if custom is not None:
         return custom  # type: ignore[no-any-return]
-    if _is_named_tuple(kind):
+    if is_named_tuple(kind):
         return holds_own_items
+    if is_plain_struct(kind):
+        names: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
+        return _instance_look(InstanceLayout(kind, names, False, True, ()))
     layout = layout_of(kind)
     return _never if layout is None else _instance_look(layout)
 
@@ -331,9 +341,9 @@ def _new_copier(kind: Any) -> Copier:
         return custom
     if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
         return _copy_array
-    if _is_named_tuple(kind):
+    if is_named_tuple(kind):
         return _named_tuple_copier(kind)
-    if _is_plain_struct(kind):
+    if is_plain_struct(kind):
         return _struct_copier(kind)
     layout = layout_of(kind)
     return _copy_reduced if layout is None else _instance_copier(layout)
@@ -349,21 +359,6 @@ def _copy_array(value: Any) -> Any:
     return _copy_reduced(value) if value.dtype.hasobject else value.copy(order="K")
 
 
-def _is_named_tuple(kind: Any) -> bool:
-    """Whether it is a tuple with names, and nothing more."""
-    made = next((base for base in kind.__mro__ if base.__bases__ == (tuple,)), None)
-    return (
-        made is not None
-        and hasattr(made, "_fields")
-        and kind.__dictoffset__ == 0
-        and kind.__new__ is made.__new__
-        and kind.__getnewargs__ is made.__getnewargs__
-        and kind.__reduce_ex__ is object.__reduce_ex__
-        and kind.__reduce__ is object.__reduce__
-        and not has_own_state(kind)
-    )
-
-
 def _named_tuple_copier(kind: Any) -> Copier:
     def copy(value: tuple[Any, ...]) -> tuple[Any, ...]:
         for item in value:
@@ -373,18 +368,6 @@ def _named_tuple_copier(kind: Any) -> Copier:
         return value
 
     return copy
-
-
-def _is_plain_struct(kind: Any) -> bool:
-    struct: Any = msgspec.Struct
-    return (
-        issubclass(kind, struct)
-        and kind.__dictoffset__ == 0
-        and kind.__copy__ is struct.__copy__
-        and kind.__reduce__ is struct.__reduce__
-        and kind.__getattribute__ is struct.__getattribute__
-        and not hasattr(kind, "__getattr__")
-    )
 
 
 def _struct_copier(kind: Any) -> Copier:
