@@ -30,8 +30,8 @@ from headgate.core.exchange.frames import PREFIX, AddCredit, Kind, encode
 from headgate.core.exchange.sender import Reader
 from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.sim.clock import Clock
+from headgate.sim.jobs.world import Scheduler
 from headgate.sim.network import Network, NetworkConditions
-from headgate.sim.scheduler import Scheduler
 from headgate.sim.worker import SimWorker
 from tests.sim.plain_tasks import PlainReader, PlainWriter
 from tests.sim.tap import Tap

@@ -8,8 +8,8 @@ from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.sim.clock import Clock
+from headgate.sim.jobs.world import Scheduler
 from headgate.sim.network import Network, NetworkConditions
-from headgate.sim.scheduler import Scheduler
 from headgate.sim.worker import SimWorker
 from tests.drivers.driver import Reading, Writing
 from tests.sim.plain_tasks import PlainReader, PlainWriter

@@ -21,9 +21,8 @@ from headgate.core.egress.pipelined import PipelinedSubpartition
 from headgate.core.exchange.ends import ConsumerEnd, ProducerEnd
 from headgate.core.exchange.frames import Kind
 from headgate.core.ingress.remote import RemoteChannel
-from headgate.sim.connection import SimConnection
 from headgate.sim.faults import Faults
-from headgate.sim.network import Pipe
+from headgate.sim.network import Pipe, SimConnection
 from headgate.sim.worker import CheckFailed, SimWorker
 from tests.core.ingress.credit import credit_of
 from tests.sim.segments import Holder, count_segments

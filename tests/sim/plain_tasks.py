@@ -17,7 +17,7 @@ from headgate.core.ingress.deserializer import DeserializationResult, Deserializ
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.environment import Input
 from headgate.core.task.task import StepResult
-from headgate.sim.jobs.delays import Delays
+from headgate.sim.jobs.scenario import Delays
 from headgate.sim.jobs.threads import SimThread
 from headgate.sim.worker import SimWorker
 

@@ -15,9 +15,7 @@ from headgate.base.recovery_settings import CheckpointSettings, Consistency
 from headgate.base.settings import ExchangeSettings, JobSettings
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import JobVertex, build_job_graph
-from headgate.sim.jobs.delays import AT_ONCE, Delays
-from headgate.sim.jobs.recovery_scenario import RecoveryScenario
-from headgate.sim.jobs.scenario import JobScenario, draw_workers
+from headgate.sim.jobs.scenario import AT_ONCE, Delays, JobScenario, RecoveryScenario, draw_workers
 from headgate.sim.network import NetworkConditions
 from headgate.testing.program import planned, scaled
 from headgate.testing.watching import Watch

@@ -21,10 +21,10 @@ from headgate.control.effects import Outcome, StoreCheckpoint
 from headgate.control.error_classes import is_consequence
 from headgate.sim.clock import Clock
 from headgate.sim.faults import Fault
-from headgate.sim.jobs.deployment import SimTask
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.sim_job import RecoveringJob
 from headgate.sim.jobs.storage import SimStorage
+from headgate.sim.jobs.task_manager import SimTask
 from headgate.sim.jobs.world import SimWorld
 from headgate.testing.scenario import ProgramScenario
 from headgate.testing.virtual_time import virtual_time

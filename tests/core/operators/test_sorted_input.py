@@ -25,7 +25,7 @@ from headgate.core.operators.two_inputs import KeyedCoProcessOperator
 from headgate.core.state.memory import MemoryBackends
 from headgate.functions.context import TaskInfo
 from headgate.functions.state import ListStateDescriptor, MapStateDescriptor
-from headgate.sim.store import MemorySpills
+from headgate.sim.worker import MemorySpills
 from tests.core.chain.kit import NOW_MS, KeptOutput, context, open_operator, run
 
 

@@ -13,7 +13,7 @@ from headgate.base.errors import (
 )
 from headgate.base.messages import TaskState
 from headgate.sim.clock import Clock
-from headgate.sim.jobs.deployment import SimTask
+from headgate.sim.jobs.task_manager import SimTask
 from headgate.sim.worker import CheckFailed
 from tests.sim.jobs.functions import PlannedFailure
 from tests.sim.jobs.graphs import Items

@@ -36,7 +36,7 @@ from headgate.plan.stream_graph import (
     StreamGraph,
     StreamNode,
 )
-from headgate.sim.jobs.batch_calls import NO_TIMEOUT_MS
+from headgate.sim.jobs.calls import NO_TIMEOUT_MS
 from tests.sim.jobs import functions, operators
 from tests.sim.jobs.functions import SIDE, Numbers, Run, Transactions, items_of_split
 from tests.sim.jobs.records import Item

@@ -14,8 +14,7 @@ from headgate.base.settings import FlowControl
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import build_job_graph
 from headgate.sim.faults import Fault
-from headgate.sim.jobs.recovery_scenario import SCALES, RecoveryScenario
-from headgate.sim.jobs.scenario import draw_workers
+from headgate.sim.jobs.scenario import SCALES, RecoveryScenario, draw_workers
 from tests.sim.jobs.commit_log import CommitLog
 from tests.sim.jobs.functions import Behavior, Run
 from tests.sim.jobs.graphs import Draft

@@ -9,7 +9,7 @@ from headgate.core.checkpoint.snapshot import ChannelData
 from headgate.core.ingress.gate import Gate
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.core.task.task import Task
-from headgate.sim.jobs.writing import SimWriting
+from headgate.sim.jobs.storage import SimWriting
 from tests.sim.jobs.random_recoveries import LATE_MS, SLOW_WRITE_MS, draw_recovery
 from tests.sim.jobs.recovery_world import RecoveryWorld, simulate_recovery
 

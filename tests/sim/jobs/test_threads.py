@@ -9,7 +9,7 @@ from headgate.base.errors import TaskCancelled
 from headgate.base.settings import ExchangeSettings
 from headgate.core.task.task import StepResult
 from headgate.sim.clock import Clock
-from headgate.sim.jobs.delays import AT_ONCE
+from headgate.sim.jobs.scenario import AT_ONCE
 from headgate.sim.jobs.threads import SimThread
 from headgate.sim.network import Network, NetworkConditions
 from headgate.sim.worker import CheckFailed, SimWorker

@@ -12,9 +12,9 @@ from typing import ClassVar, Final
 
 from headgate.base.messages import TaskState
 from headgate.sim.clock import Clock
-from headgate.sim.jobs.deployment import SimTask
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.sim_job import SimJob
+from headgate.sim.jobs.task_manager import SimTask
 from headgate.sim.jobs.threads import SimThread
 from headgate.sim.jobs.world import SimWorld
 from headgate.sim.worker import CheckFailed

@@ -43,10 +43,9 @@ from headgate.core.operators.split_discovery import pickled_position, pickled_sp
 from headgate.functions.source import SplitEnumerator
 from headgate.plan.job_graph import JobVertex
 from headgate.sim.clock import Clock
-from headgate.sim.jobs.deployment import SimTask
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.sim_job import SimJob
-from headgate.sim.jobs.task_manager import SimReport, SimTaskManager, failure_of
+from headgate.sim.jobs.task_manager import SimReport, SimTask, SimTaskManager, failure_of
 from headgate.sim.worker import CheckFailed, SimWorker
 
 TIMES: Final = ControlTimes(register_ms=2_000, settle_ms=20, loss_ms=5, cancel_ms=1_500)

@@ -1,16 +1,41 @@
 """How a job is simulated: where its tasks run, with what delays, and what happens to it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
+from typing import Final
 
+from headgate.base.recovery_settings import CheckpointSettings
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.core.buffers.sizing import PoolBounds, gate_bounds, partition_bounds
+from headgate.core.task.idling import LINGER_MS
 from headgate.plan.execution_graph import ExecutionGraph
 from headgate.plan.job_graph import JobGraph, JobVertex
+from headgate.plan.stream_graph import StreamGraph
 from headgate.sim.faults import Fault
-from headgate.sim.jobs.delays import Delays
 from headgate.sim.network import NetworkConditions
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """Values to draw from."""
+
+    message: tuple[float, ...] = (0.1, 1.0, 6.0)
+    """Between driver and workers."""
+    store: tuple[float, ...] = (0.1, 2.0, 15.0)
+    """Until the metadata of a checkpoint is stored."""
+    write: tuple[float, ...] = (0.0, 0.1, 1.0, 12.0)
+    """Until the snapshot of a task is written."""
+    answer: tuple[float, ...] = (0.0, 0.1, 1.0, 20.0)
+    """Of an asynchronous call."""
+    post: tuple[float, ...] = (0.0, 0.1)
+    """Until another thread's word has reached the task."""
+    linger_ms: float = LINGER_MS
+    """After a wake of a source, until the next one counts."""
+
+
+AT_ONCE: Final = Delays((0.0,), (0.0,), (0.0,), (0.0,), (0.0,), 0.0)
 
 
 @dataclass(slots=True)
@@ -88,3 +113,34 @@ def draw_workers(slots: int, random: Random) -> list[int]:
     chosen = [random.randrange(slots) for _ in range(slots)]
     ranks = {worker: rank for rank, worker in enumerate(sorted(dict.fromkeys(chosen)))}
     return [ranks[worker] for worker in chosen]
+
+
+SCALES: Final = 3
+"""Runs of a job have so many parallelisms to choose from."""
+
+
+@dataclass(slots=True)
+class RecoveryScenario(ABC):
+    """All runs of a job, before the first."""
+
+    first: JobScenario
+    graph: StreamGraph
+    settings: CheckpointSettings
+    retained: int
+    write_fails: float
+    """Share of snapshots of tasks that cannot be written …"""
+    store_fails: float
+    """… and of checkpoints whose metadata cannot."""
+    pause_ms: float
+    """Before a restart."""
+    notices_ms: float
+    """The driver gives up a worker that is silent for so long."""
+    rescales: bool
+
+    @property
+    def seed(self) -> int:
+        return self.first.seed
+
+    @abstractmethod
+    def scaled(self, scale: int, random: Random) -> JobScenario:
+        """The same program with another parallelism, for another run; ``scale`` is below SCALES."""

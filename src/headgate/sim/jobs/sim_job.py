@@ -26,8 +26,7 @@ from headgate.plan.execution_graph import (
 from headgate.plan.job_graph import JobGraph
 from headgate.plan.state_assignment import restore
 from headgate.sim.clock import Clock
-from headgate.sim.jobs.recovery_scenario import SCALES, RecoveryScenario
-from headgate.sim.jobs.scenario import JobScenario
+from headgate.sim.jobs.scenario import SCALES, JobScenario, RecoveryScenario
 from headgate.sim.jobs.storage import SimStorage
 
 MOST_RESTARTS: Final = 60

@@ -1,16 +1,41 @@
-"""The storage of simulated checkpoints: files in a dict, which outlive workers and drivers.
+"""The storage of simulated checkpoints, and the snapshots of tasks on their way to it.
 
-Law: what a stored checkpoint names is there, whole, as long as nobody has dropped it; nobody drops
-the newest complete one while its job goes on.
+Files are in a dict, which outlives workers and drivers. Law: what a stored checkpoint names is
+there, whole, as long as nobody has dropped it; nobody drops the newest complete one while its job
+goes on. Writing takes a while and may fail. As for the real ones, each writing ends once:
+acknowledged, declined or given up; only an acknowledged one leaves files, and the driver hears of
+it before the task does. State by key is read when its time comes, while the task goes on.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
 
-from headgate.base.checkpoints import DatabaseRestore, Metadata, Piece, SubtaskState, pieces_of
+from headgate.base.checkpoints import (
+    ChannelState,
+    CheckpointFigures,
+    DatabaseRestore,
+    Metadata,
+    OperatorState,
+    Piece,
+    SubtaskState,
+    pieces_of,
+)
+from headgate.base.elements import ByteLike
+from headgate.base.messages import CheckpointAcked, CheckpointDeclined, CheckpointOrder
 from headgate.control.effects import DiscardStates, DropCheckpoint, StoreCheckpoint
+from headgate.core.checkpoint.snapshot import (
+    ChannelData,
+    SnapshotTask,
+    TaskSnapshot,
+    write_channels,
+    write_operator,
+)
 from headgate.core.state.backend import StoredDatabase
-from headgate.sim.worker import CheckFailed
+from headgate.sim.jobs.scenario import Delays
+from headgate.sim.worker import CheckFailed, SimWorker
 
 
 class SimStorage:
@@ -113,3 +138,124 @@ class SimStorage:
 
 def _pieces(states: Iterable[SubtaskState]) -> list[Piece]:
     return [piece for state in states for piece in pieces_of(state)]
+
+
+@dataclass(frozen=True, slots=True)
+class SimCheckpointWriting:
+    """See ``CheckpointWriting``; where the tasks of one attempt in one worker write."""
+
+    run: str
+    order: CheckpointOrder
+    storage: SimStorage
+    fails: float
+    """Share of writings that fail."""
+    random: Random
+    worker: SimWorker
+    send: Callable[[CheckpointAcked | CheckpointDeclined], None]
+    delays: Delays = field(default_factory=Delays)
+
+    def start(
+        self, task: SnapshotTask, snapshot: TaskSnapshot, done: Callable[[], None]
+    ) -> "SimWriting":
+        return SimWriting(self, task, snapshot, done)
+
+
+class SimWriting:
+    """One snapshot of one task; see ``FileStore``, too."""
+
+    def __init__(
+        self,
+        store: SimCheckpointWriting,
+        task: SnapshotTask,
+        snapshot: TaskSnapshot,
+        done: Callable[[], None],
+    ) -> None:
+        self.state_bytes: int | None = None
+        self._store = store
+        self._task = task
+        self._snapshot = snapshot
+        self._done = done
+        self._operators: tuple[OperatorState, ...] | None = None
+        self._in_flight: tuple[Sequence[ChannelData], float] | None = None
+        self._given_up = self._ended = False
+        self._soon(self._write)
+
+    # The task's side.
+
+    def complete(self, in_flight: Sequence[ChannelData], align_ms: float) -> None:
+        if self._in_flight is not None or self._given_up:
+            raise CheckFailed(f"task {self._task.task} ends a writing twice")
+        self._in_flight = in_flight, align_ms
+        if self._operators is not None:
+            self._soon(self._write_rest)
+
+    def abort(self) -> None:
+        if not self._given_up and not self._ended:
+            self._given_up = True
+            if self._operators is not None and self._in_flight is None:
+                self._soon(self._give_up)
+
+    # As time goes by.
+
+    def _write(self) -> None:
+        if self._given_up:
+            self._end()
+        elif self._store.random.random() < self._store.fails:
+            self._decline("the disk is full")
+        else:
+            self._operators = tuple(
+                write_operator(snapshot, self, _wanted) for snapshot in self._snapshot.operators
+            )
+            if self._in_flight is not None:
+                self._soon(self._write_rest)
+
+    def _write_rest(self) -> None:
+        if self._given_up:
+            self._give_up()
+            return
+        assert self._in_flight is not None and self._operators is not None
+        in_flight, align_ms = self._in_flight
+        channels = write_channels(in_flight, self)
+        figures = CheckpointFigures(align_ms, unaligned=bool(channels))
+        state = self._state(channels)
+        self._store.send(CheckpointAcked(self._store.run, self._checkpoint, state, figures))
+        self._end()
+
+    def _decline(self, reason: str) -> None:
+        run, task = self._store.run, self._task.task
+        self._store.send(CheckpointDeclined(run, self._checkpoint, task, reason))
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if self._operators is not None:
+            self._store.storage.remove(pieces_of(self._state(())))
+        self._end()
+
+    def _end(self) -> None:
+        if self._ended:
+            raise CheckFailed(f"a writing of task {self._task.task} has ended twice")
+        self._ended = True
+        self._done()
+
+    # Files.
+
+    def append(self, *parts: ByteLike) -> Piece:
+        return self._store.storage.write(self._checkpoint, self._task.task, b"".join(parts))
+
+    def share(self, path: str) -> Piece:
+        raise AssertionError("simulated state is in memory")
+
+    def _state(self, channels: tuple[ChannelState, ...]) -> SubtaskState:
+        return self._task.state(self._operators or (), channels, self._snapshot.finished)
+
+    @property
+    def _checkpoint(self) -> int:
+        return self._snapshot.barrier.checkpoint
+
+    def _soon(self, act: Callable[[], None]) -> None:
+        delay_ms = self._store.random.choice(self._store.delays.write)
+        self._store.worker.later(delay_ms, f"writing of {self._task.task}", partial(act))
+
+
+def _wanted() -> None:
+    """Nobody gives up a writing while it takes place: that is one moment here."""

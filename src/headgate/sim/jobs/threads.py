@@ -2,9 +2,8 @@
 
 A task that rests goes on only if somebody wakes it, so a lost wake-up shows as a stall. Where the
 real watchdog may call in a loan, the thread lets others run, by chance; time that the user's code
-takes passes while the baton is lent. Asynchronous calls are made at once, without an event loop;
-their answers come after a while, in any order, inside the baton, and none after the close. Threads
-and descriptors that wake a source are timers; what they report comes a moment later.
+takes passes while the baton is lent. Threads and descriptors that wake a source are timers; what
+they report comes a moment later.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,17 +12,13 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from headgate.base.elements import Record
 from headgate.base.errors import TaskCancelled
 from headgate.base.extras import install_command
-from headgate.base.figures import BatchFigures
-from headgate.core.chain.async_calls import AsyncCalls, AsyncWork, BatchWork, ImmediateCalls
-from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.context import Clock
 from headgate.core.chain.outputs import Loan
 from headgate.core.task.task import StepResult, TaskServices
-from headgate.sim.jobs.batch_calls import SimBatchCalls
-from headgate.sim.jobs.delays import Delays
+from headgate.sim.jobs.calls import start_calls
+from headgate.sim.jobs.scenario import Delays
 from headgate.sim.worker import CheckFailed, SimWorker
 
 try:
@@ -64,7 +59,7 @@ class SimThread:
             Clock(lambda: worker.clock.now_ms, lambda: worker.clock.wall_ms, self._later),
             self.wake,
             self.wait,
-            partial(_start_calls, worker, name, random, delays.answer),
+            partial(start_calls, worker, name, random, delays.answer),
             spills=worker.spills,
             post=self._post,
             start_watch=self._start_watch,
@@ -251,73 +246,3 @@ class SimLoan(Loan):
             self.is_lent = False
             if self._random.random() < self._called_in:
                 self._thread.let_others_run("the baton")
-
-
-class SimCalls:
-    """Asynchronous calls of one operator."""
-
-    def __init__(
-        self,
-        worker: SimWorker,
-        name: str,
-        random: Random,
-        delays_ms: Sequence[float],
-        work: AsyncWork,
-        tell: Callable[[], None],
-    ) -> None:
-        self._worker = worker
-        self._what = f"call of {name}"
-        self._random = random
-        self._delays_ms = delays_ms
-        self._tell = tell
-        self._has_notified = self._closed = False
-        self._ended: list[PendingCall] = []
-        self._calls = ImmediateCalls(work, lambda: None)
-
-    def submit(self, slots: list[PendingCall]) -> None:
-        self._calls.submit(slots)
-        for slot in self._calls.take():
-            delay_ms = self._random.choice(self._delays_ms)
-            self._worker.later(delay_ms, self._what, partial(self._answered, slot))
-
-    def input_ended(self) -> None:
-        """Nobody waits for more."""
-
-    def figures(self) -> BatchFigures | None:
-        return None
-
-    def has_completed(self) -> bool:
-        return bool(self._ended)
-
-    def take(self) -> list[PendingCall]:
-        self._has_notified = False
-        taken, self._ended = self._ended, []
-        return taken
-
-    def run(self, action: Callable[[], Record]) -> Record:
-        return action()
-
-    def close(self) -> None:
-        self._closed = True
-        self._calls.close()
-
-    def _answered(self, slot: PendingCall) -> None:
-        if self._closed:
-            return
-        self._ended.append(slot)
-        if not self._has_notified:
-            self._has_notified = True
-            self._tell()
-
-
-def _start_calls(
-    worker: SimWorker,
-    name: str,
-    random: Random,
-    delays_ms: Sequence[float],
-    work: AsyncWork | BatchWork,
-    tell: Callable[[], None],
-) -> AsyncCalls:
-    if isinstance(work, BatchWork):
-        return SimBatchCalls(worker, name, random, delays_ms, work, tell)
-    return SimCalls(worker, name, random, delays_ms, work, tell)

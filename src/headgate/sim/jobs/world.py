@@ -1,23 +1,127 @@
 """The world of a simulated job: workers, wires and a driver under one clock, run after run.
 
-Whoever simulates says what happens to the job, decides what becomes of it after a run, and looks at
-tasks that have ended. Law: time moves only here; a task takes its turn only if it was woken.
+The scheduler chooses who moves next: a task that is awake, a connection that can read, flush or be
+accepted, or a timer that is due; chance picks one of them. If there is none, the clock jumps to the
+next timer. Whoever simulates says what happens to the job, decides what follows a run, and looks
+at tasks that have ended. Law: time moves only here; a task takes its turn only if it was woken.
 """
 
+from collections.abc import Callable, Sequence
 from math import inf
 from random import Random
+from typing import Protocol, TypeAlias
 
 from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
 from headgate.sim.clock import Clock
 from headgate.sim.faults import Faults
-from headgate.sim.jobs.deployment import SimTask
 from headgate.sim.jobs.driver import SimDriver
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.sim_job import RecoveringJob, SimJob
-from headgate.sim.network import Network, NetworkConditions
-from headgate.sim.scheduler import Scheduler
+from headgate.sim.jobs.task_manager import SimTask
+from headgate.sim.network import Network, NetworkConditions, SimConnection
 from headgate.sim.worker import CheckFailed, SimWorker
+
+
+class Actor(Protocol):
+    """A task that can be stepped."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def worker(self) -> SimWorker: ...
+
+    @property
+    def waits_for(self) -> str: ...
+
+    @property
+    def is_runnable(self) -> bool: ...
+
+    def step(self) -> None: ...
+
+
+Step: TypeAlias = tuple[str, SimWorker | None, Callable[[], str | None]]
+"""What the trace says, whose step it is, and what to do."""
+NetworkStep: TypeAlias = tuple[SimWorker, SimConnection | None, bool]
+"""Of a worker: to accept a connection, or with one of its connections to read (or to flush)."""
+
+
+class Scheduler:
+    """``weights`` are the weights of tasks, network and timers in the choice."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        workers: list[SimWorker],
+        random: Random,
+        weights: tuple[int, int, int] = (1, 1, 1),
+    ) -> None:
+        self.clock = clock
+        self.workers = workers
+        self.tasks: Sequence[Actor] = []
+        self._random = random
+        self._weights = weights
+
+    def act(self, until_ms: float = inf) -> str | None:
+        """Take one step and say what it was; None if nothing happens up to this time."""
+        step = self._choose(until_ms)
+        if step is None:
+            return None
+        label, worker, act = step
+        detail = act()
+        if worker is not None:
+            worker.touched = True
+        return f"{self.clock.now_ms:.3f} {label} {detail or ''}".rstrip()
+
+    def _choose(self, until_ms: float) -> Step | None:
+        while True:
+            tasks = [task for task in self.tasks if task.is_runnable]
+            network = self._network_steps()
+            timers = self.clock.is_due
+            if tasks or network or timers:
+                break
+            next_ms = self.clock.next_ms
+            if next_ms is None or next_ms > until_ms:
+                return None
+            self.clock.jump()
+        weights = self._weights
+        sides = (bool(tasks) * weights[0], bool(network) * weights[1], timers * weights[2])
+        dice = self._random.randrange(sum(sides))
+        if dice < sides[0]:
+            task = tasks[self._random.randrange(len(tasks))]
+            return f"task {task.name}", task.worker, lambda: self._step_task(task)
+        if dice < sides[0] + sides[1]:
+            return _named(network[self._random.randrange(len(network))])
+        label, call = self.clock.pop_due()
+        return label, None, lambda: call()
+
+    def _network_steps(self) -> list[NetworkStep]:
+        steps: list[NetworkStep] = []
+        for worker in self.workers:
+            if worker.frozen:
+                continue
+            if worker.waiting:
+                steps.append((worker, None, False))
+            for connection in worker.connections:
+                if connection.can_read:
+                    steps.append((worker, connection, True))
+                if connection.can_flush:
+                    steps.append((worker, connection, False))
+        return steps
+
+    def _step_task(self, task: Actor) -> str:
+        task.step()
+        return task.waits_for
+
+
+def _named(step: NetworkStep) -> Step:
+    worker, connection, reads = step
+    if connection is None:
+        return f"{worker.name} accepts", worker, worker.accept
+    if reads:
+        return f"read {connection.name}", worker, connection.read
+    return f"flush {connection.name}", worker, connection.flush
 
 
 class SimWorld:
