@@ -16,9 +16,12 @@ from headgate.base.checkpoints import (
 )
 from headgate.base.checkpoints import SubtaskState as WrittenState
 from headgate.base.inspections import (
+    CancelAsked,
     ChannelFigures,
     ChannelTable,
     CountKeys,
+    JobAnswer,
+    JobQuestion,
     KeyCount,
     KeyCounts,
     PeekRecords,
@@ -27,9 +30,13 @@ from headgate.base.inspections import (
     SampledActivity,
     SampledStack,
     SampleStacks,
+    SavepointAnswer,
+    SavepointAsked,
     ShownState,
     ShownValue,
     StackSamples,
+    StateAsked,
+    StateShown,
     StateValue,
     StateValues,
     WaitingEntry,
@@ -76,15 +83,6 @@ from headgate.base.messages import (
     TimeAnnounced,
     TimeReported,
     Welcome,
-)
-from headgate.base.questions import (
-    CancelAsked,
-    JobAnswer,
-    JobQuestion,
-    SavepointAnswer,
-    SavepointAsked,
-    StateAsked,
-    StateShown,
 )
 
 TASK = TaskOrder(

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import SettingsInvalid
-from headgate.base.log_settings import LogSettings
 from headgate.base.recovery_settings import CheckpointSettings, RecoverySettings, RestartSettings
 from headgate.base.redaction import HIDDEN, redacted
 from headgate.base.setting_fields import FORMER_KEYS, SettingsGroup
@@ -24,6 +23,7 @@ from headgate.base.settings import (
     ExchangeSettings,
     FlowControl,
     JobSettings,
+    LogSettings,
     RestSettings,
     RuntimeMode,
     StateSettings,

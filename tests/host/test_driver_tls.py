@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from headgate.base.errors import DriverLost, PeerUnproven
+from headgate.base.inspections import JobAnswer, JobQuestion
 from headgate.base.messages import (
     CONTROL_VERSION,
     Cancel,
@@ -22,7 +23,6 @@ from headgate.base.messages import (
     TaskState,
     ToTaskManager,
 )
-from headgate.base.questions import JobAnswer, JobQuestion
 from headgate.base.settings import ExchangeSettings
 from headgate.control.life_cycle import JobState
 from headgate.host.driver.control_server import ControlServer

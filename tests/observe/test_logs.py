@@ -9,7 +9,7 @@ import pytest
 
 from headgate.base.elements import Bundle
 from headgate.base.errors import SettingsInvalid
-from headgate.base.log_settings import LogFormat, LogLevel, LogSettings
+from headgate.base.settings import LogFormat, LogLevel, LogSettings
 from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.basic import FlatMapOperator, MapOperator
 from headgate.functions.context import TaskInfo

@@ -9,8 +9,8 @@ import pytest
 
 from headgate import Types
 from headgate.api.row import Row
+from headgate.base.checkpoints import TypeShape
 from headgate.base.errors import RecordUnfit
-from headgate.base.state_shapes import TypeShape
 from headgate.functions.time import Instant
 from headgate.functions.window import TimeWindow
 from headgate.spark.state_table.columns import ArrowColumns, maker

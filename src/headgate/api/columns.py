@@ -22,10 +22,10 @@ from headgate.api.runtime import runtime
 from headgate.api.sinks import CloseableIterator, DataStreamSink
 from headgate.api.types.types import TypeInformation, Types
 from headgate.api.types.wires import Coercer
+from headgate.base.checkpoints import TypeShape
 from headgate.base.elements import Record, Serializer
 from headgate.base.errors import BatchUnfit, PlanInvalid
 from headgate.base.settings import ExchangeSettings
-from headgate.base.state_shapes import TypeShape
 from headgate.core.chain.operator import Operator
 from headgate.core.columns.aggregates import (
     KINDS,

@@ -1,14 +1,19 @@
-"""Questions about a task that runs, and their answers: stacks, waiting records, channels, state.
+"""Questions to a job that runs, and their answers: to one of its tasks, or to its driver.
 
-The driver puts one into ``Inspect``, the task manager answers with ``Inspected``. Law: a question
-changes nothing in the task; every answer is bounded, whatever was asked for: a task manager cuts
-what is beyond the limits below.
+The driver puts a question about a task (stacks, waiting records, channels, state) into ``Inspect``,
+and the task manager answers with ``Inspected``. Law: a question changes nothing in the task; every
+answer is bounded, whatever was asked for: a task manager cuts what is beyond the limits below.
+
+Whoever knows the job's secret may put a ``Question`` to the driver instead of registering as a task
+manager, and gets one answer. An answer says in ``problem`` why there is no other one.
 """
 
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
 import msgspec
+
+from headgate.base.checkpoints import Stop
 
 MAX_SECONDS: Final = 60.0
 MAX_HERTZ: Final = 500.0
@@ -241,3 +246,65 @@ class ShownState(msgspec.Struct, frozen=True):
 
 
 Found: TypeAlias = StackSamples | WaitingRecords | KeyCounts | ChannelTable | StateValues
+
+
+class JobQuestion(msgspec.Struct, frozen=True, tag=True):
+    """How is the job?"""
+
+
+class SavepointAsked(msgspec.Struct, frozen=True, tag=True):
+    """Take a savepoint, and perhaps end the job with it."""
+
+    directory: str | None = None
+    """It gets a folder of its own in there; None: where the job's settings say."""
+    stop: Stop = Stop.NO
+
+
+class CancelAsked(msgspec.Struct, frozen=True, tag=True):
+    """End the job now."""
+
+    reason: str
+
+
+class StateAsked(msgspec.Struct, frozen=True, tag=True):
+    """What does a keyed state hold at these keys?"""
+
+    operator: str
+    """Its uid or name."""
+    state: str
+    keys: list[str]
+    """As people type them."""
+    key_type: str = ""
+    """What they are, if the program does not say so."""
+    timeout_s: float = 5.0
+
+
+class JobAnswer(msgspec.Struct, frozen=True, tag=True):
+    """How it is; after ``CancelAsked``, how it has ended."""
+
+    job: str
+    name: str
+    state: str
+    """The name of a JobStatus."""
+    since_ms: int
+    """When it was started, in milliseconds since 1970."""
+    problem: str = ""
+
+
+class SavepointAnswer(msgspec.Struct, frozen=True, tag=True):
+    """Where the savepoint is, and how the job is now."""
+
+    path: str
+    state: str
+    problem: str = ""
+
+
+class StateShown(msgspec.Struct, frozen=True, tag=True):
+    """What is there, in JSON's words where there are any."""
+
+    found: ShownState | None
+    problem: str = ""
+
+
+Question: TypeAlias = JobQuestion | SavepointAsked | CancelAsked | StateAsked
+Answer: TypeAlias = JobAnswer | SavepointAnswer | StateShown

@@ -35,9 +35,8 @@ from headgate.base.figures import (
     OutputFigures,
     TaskManagerFigures,
 )
-from headgate.base.inspections import Found, Inspection
+from headgate.base.inspections import Answer, Found, Inspection, Question
 from headgate.base.job_records import LogLine
-from headgate.base.questions import Answer, Question
 
 CONTROL_VERSION: Final = 6
 NONCE_BYTES: Final = 32

@@ -9,9 +9,57 @@ from enum import Enum
 from typing import Final
 
 from headgate.base.errors import SettingsInvalid
-from headgate.base.log_settings import LogSettings
 from headgate.base.recovery_settings import CheckpointSettings, RecoverySettings, RestartSettings
 from headgate.base.setting_fields import SettingsGroup, setting
+
+
+class LogFormat(str, Enum):
+    """What a line looks like."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(str, Enum):
+    """Lines of this level and above."""
+
+    WARNING = "warning"
+    DEBUG = "debug"
+    INFO = "info"
+    ERROR = "error"
+
+
+class ShipLevel(str, Enum):
+    """The lowest level of lines that are sent; debugging lines are too many for that."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings(SettingsGroup):
+    """How driver and workers of a job log, if nothing else was set up there."""
+
+    format: LogFormat = setting(
+        "headgate.log.format",
+        LogFormat.TEXT,
+        "`text`, or `json`: one object a line. Flag `--log-format` of `headgate run`.",
+    )
+    level: LogLevel = setting(
+        "headgate.log.level",
+        LogLevel.WARNING,
+        "Lines that driver and workers write: `debug`, `info`, `warning` or `error` and above. "
+        "Flag `--log-level` of `headgate run`.",
+    )
+    ship_level: ShipLevel = setting(
+        "headgate.log.ship-level",
+        ShipLevel.WARNING,
+        "Of these, lines that workers send to the driver, for `headgate logs` and the page: "
+        "`info`, `warning` or `error` and above, or `off`.",
+    )
+
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB

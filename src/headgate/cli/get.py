@@ -55,7 +55,7 @@ def get(
     declares none, as a JSON literal (42, "a", ["a", 1] for a tuple) or else as a text. Reading
     changes nothing, and the job runs on; keys of the same task are read at the same moment.
     """
-    from headgate.base.questions import StateAsked, StateShown
+    from headgate.base.inspections import StateAsked, StateShown
     from headgate.host.driver.job_client import ask, find_job
 
     entry = find_job(job)

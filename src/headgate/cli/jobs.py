@@ -109,7 +109,7 @@ def cancel_by_page(entry: "JobEntry") -> str:
 
 def cancel_by_control(entry: "JobEntry") -> str:
     """The same over the control port."""
-    from headgate.base.questions import CancelAsked, JobAnswer
+    from headgate.base.inspections import CancelAsked, JobAnswer
     from headgate.host.driver.job_client import ask
 
     answer = ask(entry, CancelAsked("`headgate cancel` was called"))
@@ -193,7 +193,7 @@ def stop(job: str, directory: str | None, drain: bool, as_json: bool) -> int:
 
 def take_savepoint(job: str, directory: str | None, stop: Stop, as_json: bool) -> int:
     """Ask the driver, wait, and report; returns the exit code."""
-    from headgate.base.questions import SavepointAnswer, SavepointAsked
+    from headgate.base.inspections import SavepointAnswer, SavepointAsked
     from headgate.host.driver.job_client import ask, find_job
 
     entry = find_job(job)

@@ -15,7 +15,6 @@ from typing import Final
 import click
 
 from headgate.api.draft import unexecuted
-from headgate.base.log_settings import LogSettings
 from headgate.base.recovery_settings import (
     IGNORE_DAMAGED,
     IGNORE_UNCLAIMED,
@@ -25,7 +24,7 @@ from headgate.base.recovery_settings import (
     RecoverySettings,
     RestartSettings,
 )
-from headgate.base.settings import GIB, MIB, JobSettings, ProgressShown, RestSettings
+from headgate.base.settings import GIB, MIB, JobSettings, LogSettings, ProgressShown, RestSettings
 from headgate.cli.exit_codes import (
     CONFIGURATION,
     INTERRUPTED,

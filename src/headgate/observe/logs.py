@@ -14,8 +14,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
-from headgate.base.log_settings import LogFormat, LogLevel, LogSettings
 from headgate.base.redaction import without_secrets
+from headgate.base.settings import LogFormat, LogLevel, LogSettings
 from headgate.core.chain.log_facts import FACTS, SHOWN_FACTS, facts_here, message_of
 
 PROGRESS_LOGGER: Final = "headgate.progress"

@@ -7,9 +7,8 @@ vertex. Metadata that contradicts this is refused as CheckpointUnsound.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headgate.base.checkpoints import Metadata, OperatorState, SubtaskState
+from headgate.base.checkpoints import Metadata, OperatorState, StateShape, SubtaskState
 from headgate.base.errors import CheckpointUnsound
-from headgate.base.state_shapes import StateShape
 
 
 @dataclass(frozen=True, slots=True)

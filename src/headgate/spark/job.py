@@ -30,9 +30,8 @@ from headgate.base.errors import (
 from headgate.base.figures import TaskManagerFigures
 from headgate.base.inspections import Found, Inspection, ShownState
 from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
-from headgate.base.log_settings import LogSettings
 from headgate.base.messages import Failure, TaskFigures
-from headgate.base.settings import StateSettings
+from headgate.base.settings import LogSettings, StateSettings
 from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
 from headgate.core.chain.log_facts import log_always_with

@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.program import Program
 from headgate.base.errors import JobExceedsMemory, SessionFailed, SettingsInvalid, SlotsShort
-from headgate.base.log_settings import LogSettings
 from headgate.base.messages import ControlTimes
 from headgate.base.recovery_settings import JOB_ID, CheckpointSettings
 from headgate.base.redaction import redacted
-from headgate.base.settings import ExchangeSettings, JobSettings, RestSettings, StateSettings
+from headgate.base.settings import (
+    ExchangeSettings,
+    JobSettings,
+    LogSettings,
+    RestSettings,
+    StateSettings,
+)
 from headgate.control.deployment import RunPlan
 from headgate.core.chain.log_facts import logged_with
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from headgate.base.checkpoints import StateShape
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
-from headgate.base.state_shapes import StateShape
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import OperatorRestored

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headgate.base.state_shapes import StateShape
+from headgate.base.checkpoints import StateShape
 from headgate.core.state.memory import MemoryBackend
 from headgate.core.state.migration import StateShapes
 from headgate.core.state.opening import StateOpener

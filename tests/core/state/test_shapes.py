@@ -2,8 +2,8 @@
 
 import pytest
 
+from headgate.base.checkpoints import WINDOWED, StateShape, TypeShape
 from headgate.base.errors import RestoreRefused, StateChanged
-from headgate.base.state_shapes import WINDOWED, StateShape, TypeShape
 from headgate.core.state.migration import Change, StateShapes
 
 INT, LONG, DOUBLE, STRING = map(TypeShape, ("INT", "LONG", "DOUBLE", "STRING"))

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.api.row import Row
 from headgate.api.types.types import Types
-from headgate.base.state_shapes import TypeShape
+from headgate.base.checkpoints import TypeShape
 from headgate.core.state.migration import Change, change_of, converter, shape_of
 
 PAIR = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])

@@ -18,8 +18,7 @@ import pytest
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
-from headgate.base.messages import CONTROL_VERSION, Heartbeat
-from headgate.base.questions import (
+from headgate.base.inspections import (
     Answer,
     CancelAsked,
     JobAnswer,
@@ -27,6 +26,7 @@ from headgate.base.questions import (
     SavepointAnswer,
     SavepointAsked,
 )
+from headgate.base.messages import CONTROL_VERSION, Heartbeat
 from headgate.control.frames import TO_VISITOR
 from headgate.host.driver import job_client, job_endpoint
 from headgate.host.driver.control_server import ControlServer

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.base.log_settings import LogSettings, ShipLevel
 from headgate.base.messages import ControlTimes
+from headgate.base.settings import LogSettings, ShipLevel
 from headgate.host.net.contact import DriverContact
 from headgate.host.shipping.log_lines import MOST_CHARS
 from headgate.host.worker import worker_log

@@ -37,11 +37,11 @@ from headgate.api.types.wires import (
     tuple_wire,
     where_there,
 )
+from headgate.base.checkpoints import MAP, PICKLED, ROW, TUPLE, TypeShape
 from headgate.base.elements import Record, Serializer
 from headgate.base.errors import PlanInvalid
 from headgate.base.fields import TUPLES, FieldShape
 from headgate.base.shapes import field_shape
-from headgate.base.state_shapes import MAP, PICKLED, ROW, TUPLE, TypeShape
 from headgate.functions.time import Instant
 from headgate.functions.type_variables import MK, T, V
 

@@ -12,10 +12,10 @@ from itertools import chain
 from operator import ne
 from typing import Final
 
+from headgate.base.checkpoints import OPERATOR, StateShape
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Key, Record
 from headgate.base.errors import raise_user_error
 from headgate.base.fields import RecordFields
-from headgate.base.state_shapes import OPERATOR, StateShape
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.record_failures import FailureStreak, attempt, bundle_without
 from headgate.core.chain.snapshots import restored_parts

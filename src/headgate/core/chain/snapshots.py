@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from headgate.base.checkpoints import StateShape
 from headgate.base.errors import StateBroken
-from headgate.base.state_shapes import StateShape
 from headgate.core.state.backend import Snapshot, StoredDatabase
 
 

@@ -10,8 +10,8 @@ taken at once; nothing stays open if one of them fails.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from headgate.base.checkpoints import FUNCTION
 from headgate.base.elements import Record
-from headgate.base.state_shapes import FUNCTION
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.operator import Operator

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
+from headgate.base.checkpoints import TypeShape
 from headgate.base.elements import Record
 from headgate.base.errors import BatchUnfit
-from headgate.base.state_shapes import TypeShape
 from headgate.core.columns.batches import column_of
 from headgate.core.columns.keys import Numbers, encode, key_column
 from headgate.core.columns.matching import key_numbers

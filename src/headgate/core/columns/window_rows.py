@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from headgate.base.checkpoints import OPERATOR, StateShape, TypeShape
 from headgate.base.elements import MIN_WATERMARK_MS
-from headgate.base.state_shapes import OPERATOR, StateShape, TypeShape
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.columns.batches import SchemaCheck, read, written
 from headgate.core.columns.keys import KeyGroups, Numbers

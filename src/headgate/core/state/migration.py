@@ -13,9 +13,7 @@ from enum import IntEnum
 from itertools import islice
 from typing import Final, NoReturn
 
-from headgate.base.elements import Record
-from headgate.base.errors import StateChanged
-from headgate.base.state_shapes import (
+from headgate.base.checkpoints import (
     KEYED,
     LISTS,
     MAP,
@@ -27,6 +25,8 @@ from headgate.base.state_shapes import (
     StateShape,
     TypeShape,
 )
+from headgate.base.elements import Record
+from headgate.base.errors import StateChanged
 from headgate.core.state.backend import KeyedBackend, StateSpec
 from headgate.core.state.snapshot import NONE, TTL
 from headgate.functions.state import MapStateDescriptor, StateDescriptor

@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Final, NoReturn
 
+from headgate.base.checkpoints import FUNCTION, StateShape
 from headgate.base.elements import Record
 from headgate.base.errors import HeadgateError, StateBroken
 from headgate.base.moved import loads
-from headgate.base.state_shapes import FUNCTION, StateShape
 from headgate.core.state.migration import (
     SAMPLED,
     Change,

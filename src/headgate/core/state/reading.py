@@ -9,10 +9,10 @@ the answer; it never fails the task.
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 
+from headgate.base.checkpoints import KEYED, WINDOWED, StateShape
 from headgate.base.elements import UNREADABLE, Key, Record, error_text
 from headgate.base.inspections import MAX_STATE_BYTES, MAX_VALUE_BYTES, StateValue, StateValues
 from headgate.base.moved import loads
-from headgate.base.state_shapes import KEYED, WINDOWED, StateShape
 from headgate.base.values import ATOMS, own
 from headgate.core.state.backend import KeyedBackend, ValueTooLarge
 from headgate.core.state.cursor import seen

@@ -10,8 +10,8 @@ now; state of a general keeper stays with a general keeper.
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from headgate.base.checkpoints import OPERATOR, StateShape
 from headgate.base.elements import Record
-from headgate.base.state_shapes import OPERATOR, StateShape
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.state.backend import KeyedBackend, StateSpec
 from headgate.core.state.migration import Change, converter, shape_of

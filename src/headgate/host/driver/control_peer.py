@@ -17,6 +17,7 @@ from typing import Final
 
 from headgate.base.errors import HeadgateError
 from headgate.base.ids import PeerName
+from headgate.base.inspections import Question
 from headgate.base.messages import (
     NONCE_BYTES,
     ControlTimes,
@@ -28,7 +29,6 @@ from headgate.base.messages import (
     ToTaskManager,
     ToVisitor,
 )
-from headgate.base.questions import Question
 from headgate.control.frames import (
     GREETINGS,
     REPORT_BYTES,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headgate.base.errors import HeadgateError, RunRefused, SettingsInvalid
+from headgate.base.inspections import Question
 from headgate.base.job_records import LogLine
 from headgate.base.messages import (
     Address,
@@ -25,7 +26,6 @@ from headgate.base.messages import (
     TaskFigures,
     TaskManagerFailed,
 )
-from headgate.base.questions import Question
 from headgate.base.settings import ExchangeSettings, StateSettings
 from headgate.control.deployment import RunPlan
 from headgate.control.effects import Outcome

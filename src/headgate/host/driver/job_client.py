@@ -19,8 +19,8 @@ from headgate.base.errors import (
     PeerUnproven,
     SettingsInvalid,
 )
+from headgate.base.inspections import Answer, JobAnswer, JobQuestion, Question
 from headgate.base.messages import CONTROL_VERSION, ControlTimes, Heartbeat, Refused
-from headgate.base.questions import Answer, JobAnswer, JobQuestion, Question
 from headgate.base.settings import ExchangeSettings
 from headgate.control.frames import TO_VISITOR
 from headgate.host.driver.job_directory import JobEntry, entries

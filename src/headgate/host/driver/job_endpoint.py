@@ -14,9 +14,7 @@ from typing import Final, Protocol, TypeAlias
 from headgate.api.job import JobStatus, Promise
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
-from headgate.base.inspections import ShownState
-from headgate.base.messages import CONTROL_VERSION
-from headgate.base.questions import (
+from headgate.base.inspections import (
     Answer,
     CancelAsked,
     JobAnswer,
@@ -24,9 +22,11 @@ from headgate.base.questions import (
     Question,
     SavepointAnswer,
     SavepointAsked,
+    ShownState,
     StateAsked,
     StateShown,
 )
+from headgate.base.messages import CONTROL_VERSION
 from headgate.core.chain.log_facts import logged_with
 from headgate.host.driver.job_directory import Announcement, JobEntry, announce, here
 from headgate.host.net.contact import DriverContact

@@ -15,9 +15,8 @@ from typing import Final
 
 from headgate.base.errors import PeerUnproven
 from headgate.base.ids import PeerName
-from headgate.base.log_settings import LogSettings
 from headgate.base.messages import Address, ControlTimes
-from headgate.base.settings import ExchangeSettings, StateSettings
+from headgate.base.settings import ExchangeSettings, LogSettings, StateSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from headgate.api.types.types import (
     TypeInformation,
     Types,
 )
+from headgate.base.checkpoints import LISTS, MAP, PRIMITIVE_ARRAY, ROW, TUPLE, TypeShape
 from headgate.base.elements import Key, Record
 from headgate.base.errors import StateUnfit
-from headgate.base.state_shapes import LISTS, MAP, PRIMITIVE_ARRAY, ROW, TUPLE, TypeShape
 from headgate.core.state.migration import has_ttl
 from headgate.core.state.opening import check_for
 from headgate.core.state.operator_state import BROADCAST, SPLIT, UNION

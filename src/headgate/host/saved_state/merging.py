@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from headgate.base.checkpoints import OperatorState, Piece
+from headgate.base.checkpoints import FUNCTION, KEYED, OPERATOR, OperatorState, Piece, StateShape
 from headgate.base.errors import HeadgateError, StateUnfit
-from headgate.base.state_shapes import FUNCTION, KEYED, OPERATOR, StateShape
 from headgate.core.chain.keyed_context import KEYS
 from headgate.core.chain.snapshots import pack_parts, unpack_parts
 from headgate.core.state.cursor import seen

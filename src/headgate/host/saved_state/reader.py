@@ -9,11 +9,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from headgate.base.checkpoints import Metadata, OperatorState, Piece
+from headgate.base.checkpoints import (
+    KEYED,
+    OPERATOR,
+    WINDOWED,
+    Metadata,
+    OperatorState,
+    Piece,
+    StateShape,
+    TypeShape,
+)
 from headgate.base.elements import Key
 from headgate.base.errors import StateUnknown
 from headgate.base.recovery_settings import CheckpointSettings
-from headgate.base.state_shapes import KEYED, OPERATOR, WINDOWED, StateShape, TypeShape
 from headgate.core.chain.keyed_context import KEYS
 from headgate.core.state.cursor import Namespace, seen
 from headgate.core.state.snapshot import TTL, Entry, Load

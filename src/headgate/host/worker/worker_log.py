@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from headgate.base.job_records import LogLine
-from headgate.base.log_settings import ShipLevel
+from headgate.base.settings import ShipLevel
 from headgate.core.chain.log_facts import log_always_with, logged_with, process_works_for
 from headgate.host.net.contact import DriverContact
 from headgate.host.shipping.log_lines import line_bytes, line_of, show_if_alone

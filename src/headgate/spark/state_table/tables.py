@@ -12,8 +12,7 @@ from itertools import chain, compress, repeat
 from operator import itemgetter
 from typing import Any, Final
 
-from headgate.base.errors import StateBroken, StateUnknown
-from headgate.base.state_shapes import (
+from headgate.base.checkpoints import (
     FUNCTION,
     LISTS,
     MAP,
@@ -24,6 +23,7 @@ from headgate.base.state_shapes import (
     WINDOWED,
     TypeShape,
 )
+from headgate.base.errors import StateBroken, StateUnknown
 from headgate.core.state.operator_state import BROADCAST
 from headgate.core.state.snapshot import LIST, NONE, TTL, VALUE, Entry, Folded
 from headgate.core.window.restored import NAME as WINDOW_CONTENTS
