@@ -517,6 +517,12 @@ def _time(*watermarks_ms: int) -> int | None:
     return lowest_ms if MIN_WATERMARK_MS < lowest_ms < MAX_WATERMARK_MS else None
 
 
+class RunMessage(msgspec.Struct, frozen=True, tag=True):
+    """Base of messages that concern one run of the job; ``run`` names it."""
+
+    run: str
+
+
 # Task manager → driver.
 
 
@@ -551,45 +557,40 @@ class TaskManagerFailed(msgspec.Struct, frozen=True, tag=True):
     failure: Failure
 
 
-class TaskChanged(msgspec.Struct, frozen=True, tag=True):
+class TaskChanged(RunMessage):
     """A task has reached another state."""
 
-    run: str
     task: str
     state: TaskState
     failure: Failure | None = None
 
 
-class Metrics(msgspec.Struct, frozen=True, tag=True):
+class Metrics(RunMessage):
     """Figures of all tasks here, and of their process."""
 
-    run: str
     figures: list[TaskFigures]
     process: TaskManagerFigures = TaskManagerFigures()
 
 
-class TimeReported(msgspec.Struct, frozen=True, tag=True):
+class TimeReported(RunMessage):
     """How far a source task is that is aligned with a group; None: it is idle."""
 
-    run: str
     task: str
     group: str
     watermark_ms: int | None
 
 
-class CheckpointAcked(msgspec.Struct, frozen=True, tag=True):
+class CheckpointAcked(RunMessage):
     """A task has written its part of a checkpoint."""
 
-    run: str
     checkpoint: int
     state: SubtaskState
     figures: CheckpointFigures
 
 
-class CheckpointDeclined(msgspec.Struct, frozen=True, tag=True):
+class CheckpointDeclined(RunMessage):
     """A task cannot take part in a checkpoint."""
 
-    run: str
     checkpoint: int
     task: str
     reason: str
@@ -597,17 +598,15 @@ class CheckpointDeclined(msgspec.Struct, frozen=True, tag=True):
     """Because a newer one has reached it first."""
 
 
-class CheckpointWanted(msgspec.Struct, frozen=True, tag=True):
+class CheckpointWanted(RunMessage):
     """A task waits for a complete checkpoint before it can finish."""
 
-    run: str
     task: str
 
 
-class SplitsWanted(msgspec.Struct, frozen=True, tag=True):
+class SplitsWanted(RunMessage):
     """A task of a source has opened, or has (nearly) read the splits that it was given."""
 
-    run: str
     task: str
     count: int
     """So many more; 0: none now."""
@@ -615,10 +614,9 @@ class SplitsWanted(msgspec.Struct, frozen=True, tag=True):
     """Splits that it has and has not read to their ends."""
 
 
-class SourceTimeReported(msgspec.Struct, frozen=True, tag=True):
+class SourceTimeReported(RunMessage):
     """How far a task of an endless source is whose splits the driver hands out."""
 
-    run: str
     task: str
     received: int
     """Splits that it was assigned in this run, all in all."""
@@ -628,18 +626,16 @@ class SourceTimeReported(msgspec.Struct, frozen=True, tag=True):
     """It has nothing to read: no split, or idle ones only."""
 
 
-class RowsSent(msgspec.Struct, frozen=True, tag=True):
+class RowsSent(RunMessage):
     """This process has handed so many rows to Spark, all in all, in a run that wants only some."""
 
-    run: str
     slot: int
     rows: int
 
 
-class Inspected(msgspec.Struct, frozen=True, tag=True):
+class Inspected(RunMessage):
     """What was found at a task; exactly one for each ``Inspect``."""
 
-    run: str
     id: int
     task: str
     found: Found | None = None
@@ -647,11 +643,12 @@ class Inspected(msgspec.Struct, frozen=True, tag=True):
     """Why nothing was found."""
 
 
-class Logged(msgspec.Struct, frozen=True, tag=True):
-    """Lines of the log of this process, warnings and worse unless the settings say otherwise."""
+class Logged(RunMessage):
+    """Lines of the log of this process, warnings and worse unless the settings say otherwise.
 
-    run: str
-    """Empty before the first run, and after the last."""
+    ``run`` is empty before the first run, and after the last.
+    """
+
     lines: list[LogLine]
     """Their numbers are the driver's."""
 
@@ -659,10 +656,9 @@ class Logged(msgspec.Struct, frozen=True, tag=True):
 # Driver → task manager.
 
 
-class Deploy(msgspec.Struct, frozen=True, tag=True):
+class Deploy(RunMessage):
     """Run these tasks."""
 
-    run: str
     job: str
     attempt: int
     parameters: dict[str, str]
@@ -677,25 +673,22 @@ class Deploy(msgspec.Struct, frozen=True, tag=True):
     """How many rows of a DataFrame are enough, all tasks together; None: all of them."""
 
 
-class Placed(msgspec.Struct, frozen=True, tag=True):
+class Placed(RunMessage):
     """Producers that had no place have one now; None: here."""
 
-    run: str
     places: dict[str, Address | None]
 
 
-class TimeAnnounced(msgspec.Struct, frozen=True, tag=True):
+class TimeAnnounced(RunMessage):
     """How far the slowest source of a group is; None: there is nobody to wait for."""
 
-    run: str
     group: str
     watermark_ms: int | None
 
 
-class SplitsAssigned(msgspec.Struct, frozen=True, tag=True):
+class SplitsAssigned(RunMessage):
     """Splits that a task is to read from now on, after those that it has."""
 
-    run: str
     task: str
     splits: tuple[SplitData, ...]
     backlog: bool
@@ -704,10 +697,9 @@ class SplitsAssigned(msgspec.Struct, frozen=True, tag=True):
     """Whether these are the last ones of the source, for all its tasks."""
 
 
-class SourceTimeAnnounced(msgspec.Struct, frozen=True, tag=True):
+class SourceTimeAnnounced(RunMessage):
     """How far the tasks of an endless source are that have something to read."""
 
-    run: str
     task: str
     watermark_ms: int
     """A task that rests emits it as its own."""
@@ -717,53 +709,47 @@ class SourceTimeAnnounced(msgspec.Struct, frozen=True, tag=True):
     """Some task rests: one that does not is to report how far it is."""
 
 
-class CheckpointTriggered(msgspec.Struct, frozen=True, tag=True):
+class CheckpointTriggered(RunMessage):
     """A task is to begin a checkpoint: a source, or one whose producers have all finished."""
 
-    run: str
     task: str
     checkpoint: int
     options: CheckpointOptions
 
 
-class CheckpointCompleted(msgspec.Struct, frozen=True, tag=True):
+class CheckpointCompleted(RunMessage):
     """It is stored: what was prepared for it, and for earlier ones, is to be committed."""
 
-    run: str
     checkpoint: int
 
 
-class CheckpointAborted(msgspec.Struct, frozen=True, tag=True):
+class CheckpointAborted(RunMessage):
     """The checkpoint is aborted."""
 
-    run: str
     checkpoint: int
     reason: str
 
 
-class Inspect(msgspec.Struct, frozen=True, tag=True):
+class Inspect(RunMessage):
     """Look at a task while it runs."""
 
-    run: str
     id: int
     """Identifies the question; the answer names it."""
     task: str
     what: Inspection
 
 
-class Cancel(msgspec.Struct, frozen=True, tag=True):
+class Cancel(RunMessage):
     """End all tasks and tell when they have ended."""
 
-    run: str
     reason: str
     is_patient: bool = False
     """Whether user code may take its time: the process has rows that would be lost with it."""
 
 
-class Shutdown(msgspec.Struct, frozen=True, tag=True):
+class Shutdown(RunMessage):
     """The run is over; close everything and go."""
 
-    run: str
     problem: str = ""
     """Why it has not finished; nothing if it has."""
 

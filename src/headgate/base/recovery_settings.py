@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from headgate.base.errors import SettingsInvalid
 from headgate.base.setting_fields import SettingsGroup, setting
 
 SHORTEST_MS: Final = 10
@@ -191,8 +190,8 @@ class CheckpointSettings(SettingsGroup):
 
     def _check(self) -> None:
         if self.inline_bytes > _MOST_INLINE_BYTES:
-            raise SettingsInvalid(
-                "execution.checkpointing.data-inline-threshold",
+            raise self._refused(
+                "inline_bytes",
                 f"{self.inline_bytes} is above {_MOST_INLINE_BYTES} (1 MiB, as in Flink); larger "
                 f"state belongs into files",
             )
@@ -240,8 +239,8 @@ class RecoverySettings(SettingsGroup):
 
     def _check(self) -> None:
         if len(self.job_id) > _LONGEST_ID or not _IN_IDS.issuperset(self.job_id):
-            raise SettingsInvalid(
-                JOB_ID,
+            raise self._refused(
+                "job_id",
                 f"{self.job_id!r} is no id; give up to {_LONGEST_ID} letters, digits, - and _",
             )
 
@@ -284,6 +283,7 @@ class RestartSettings(SettingsGroup):
         1.5,
         "How much longer than the last one a pause is.",
         1,
+        high=1e6,
     )
     exponential_reset_ms: int = setting(
         "restart-strategy.exponential-delay.reset-backoff-threshold",
@@ -296,6 +296,7 @@ class RestartSettings(SettingsGroup):
         0.1,
         "Share of a pause by which chance makes it longer or shorter.",
         0,
+        high=1,
     )
     exponential_attempts: int = setting(
         "restart-strategy.exponential-delay.attempts-before-reset-backoff",
@@ -327,19 +328,11 @@ class RestartSettings(SettingsGroup):
 
     def _check(self) -> None:
         if self.exponential_max_ms < self.exponential_initial_ms:
-            raise SettingsInvalid(
-                "restart-strategy.exponential-delay.max-backoff",
+            raise self._refused(
+                "exponential_max_ms",
                 f"{self.exponential_max_ms} is below the first pause of "
                 f"{self.exponential_initial_ms}",
             )
-        for key, value, most in (
-            ("jitter-factor", self.exponential_jitter, 1.0),
-            ("backoff-multiplier", self.exponential_multiplier, 1e6),
-        ):
-            if value > most:
-                raise SettingsInvalid(
-                    f"restart-strategy.exponential-delay.{key}", f"{value} is above {most:g}"
-                )
 
     @classmethod
     def _spelled_out(cls, texts: dict[str, str]) -> None:

@@ -1,6 +1,6 @@
 """How a group of settings is written down: a frozen dataclass whose fields know their keys.
 
-Law: a field knows its key, meaning and lower bound; a text that is no such value is refused with
+Law: a field knows its key, meaning and bounds; a text that is no such value is refused with
 the key and what would be right. A former key of Flink's stands for the one of today, and of two
 that are given the one of today counts. Bytes and milliseconds may have a unit after the number.
 """
@@ -55,9 +55,20 @@ If several stand for the same key, the first of them counts.
 """
 
 
-def setting(key: str, default: Any, meaning: str, low: float | None = None) -> Any:
-    """A field of a dataclass of settings; one that is a secret is not shown with the others."""
-    metadata = {"key": key, "meaning": meaning, "low": low}
+def setting(
+    key: str,
+    default: Any,
+    meaning: str,
+    low: float | None = None,
+    *,
+    high: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """A field of a dataclass of settings; one that is a secret is not shown with the others.
+
+    A value is refused if it is less than ``low``, more than ``high``, or not less than ``below``.
+    """
+    metadata = {"key": key, "meaning": meaning, "low": low, "high": high, "below": below}
     return field(default=default, metadata=metadata, repr=not is_secret(key))
 
 
@@ -76,10 +87,20 @@ class SettingsGroup:
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            low, value = f.metadata["low"], getattr(self, f.name)
+            low, high, below = (f.metadata[bound] for bound in ("low", "high", "below"))
+            value = getattr(self, f.name)
             if low is not None and not value >= low:
-                raise SettingsInvalid(f.metadata["key"], f"{value} is below {low}")
+                raise self._refused(f.name, f"{value} is below {low}")
+            if high is not None and value > high:
+                raise self._refused(f.name, f"{value} is above {high:g}")
+            if below is not None and value >= below:
+                raise self._refused(f.name, f"{value} is not below {below}")
         self._check()
+
+    def _refused(self, name: str, problem: str) -> SettingsInvalid:
+        """The error to raise for the setting of a field."""
+        key = next(f.metadata["key"] for f in fields(self) if f.name == name)
+        return SettingsInvalid(key, problem)
 
     def _check(self) -> None:
         """Refuse values within their bounds that cannot work together."""

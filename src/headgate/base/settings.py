@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from headgate.base.errors import SettingsInvalid
 from headgate.base.recovery_settings import CheckpointSettings, RecoverySettings, RestartSettings
 from headgate.base.setting_fields import SettingsGroup, setting
 
@@ -299,12 +298,9 @@ class JobSettings(SettingsGroup):
     )
 
     def _check(self) -> None:
-        for key, value in (
-            ("parallelism.default", self.parallelism),
-            ("pipeline.max-parallelism", self.max_parallelism),
-        ):
-            if value == 0:
-                raise SettingsInvalid(key, "0 is below 1; -1 leaves the choice to Headgate")
+        for name in ("parallelism", "max_parallelism"):
+            if getattr(self, name) == 0:
+                raise self._refused(name, "0 is below 1; -1 leaves the choice to Headgate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +322,7 @@ class RestSettings(SettingsGroup):
         0,
         "Its port; 0 takes 8081, or the next free one up to 8100. The first job opens it.",
         0,
+        high=MAX_PORT,
     )
     token: str = setting(
         "rest.token",
@@ -338,12 +335,10 @@ class RestSettings(SettingsGroup):
     )
 
     def _check(self) -> None:
-        if self.port > MAX_PORT:
-            raise SettingsInvalid("rest.port", f"{self.port} is above {MAX_PORT}")
         if self.token and not (self.token.isascii() and self.token.isprintable()):
-            raise SettingsInvalid("rest.token", "it has characters other than printable ASCII")
+            raise self._refused("token", "it has characters other than printable ASCII")
         if any(letter.isspace() for letter in self.token):
-            raise SettingsInvalid("rest.token", "it has a space in it")
+            raise self._refused("token", "it has a space in it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +349,11 @@ class ExchangeSettings(SettingsGroup):
         "taskmanager.memory.segment-size", 32 * KIB, "Bytes of one buffer.", 1
     )
     memory_fraction: float = setting(
-        "taskmanager.memory.network.fraction", 0.1, "Share of the worker's memory for buffers.", 0
+        "taskmanager.memory.network.fraction",
+        0.1,
+        "Share of the worker's memory for buffers.",
+        0,
+        below=1,
     )
     memory_min_bytes: int = setting(
         "taskmanager.memory.network.min",
@@ -468,7 +467,9 @@ class ExchangeSettings(SettingsGroup):
         "Where blocking partitions keep data: `file`, `mmap` or `file-mmap`.",
     )
     bind_host: str = setting("taskmanager.bind-host", "127.0.0.1", "Address the data port binds.")
-    bind_port: int = setting("taskmanager.data.port", 0, "The data port; 0 takes a free one.", 0)
+    bind_port: int = setting(
+        "taskmanager.data.port", 0, "The data port; 0 takes a free one.", 0, high=MAX_PORT
+    )
     transport: TransportKind = setting(
         "exchange.transport", TransportKind.AUTO, "`epoll`, `poll` (any Unix), or `auto`."
     )
@@ -514,41 +515,34 @@ class ExchangeSettings(SettingsGroup):
     )
 
     def _check(self) -> None:
-        if self.memory_fraction >= 1:
-            raise SettingsInvalid(
-                "taskmanager.memory.network.fraction", f"{self.memory_fraction} is not below 1"
-            )
         if self.segment_bytes > self.memory_max_bytes:
-            raise SettingsInvalid(
-                "taskmanager.memory.segment-size",
+            raise self._refused(
+                "segment_bytes",
                 f"{self.segment_bytes} is above taskmanager.memory.network.max "
                 f"({self.memory_max_bytes}), so that there would be no buffer",
             )
         if self.memory_min_bytes > self.memory_max_bytes:
-            raise SettingsInvalid(
-                "taskmanager.memory.network.min",
+            raise self._refused(
+                "memory_min_bytes",
                 f"{self.memory_min_bytes} is above taskmanager.memory.network.max "
                 f"({self.memory_max_bytes})",
             )
         if self.backoff_initial_ms > self.backoff_max_ms:
-            raise SettingsInvalid(
-                "taskmanager.network.request-backoff.initial",
+            raise self._refused(
+                "backoff_initial_ms",
                 f"{self.backoff_initial_ms} is above the maximum {self.backoff_max_ms}",
             )
         if self.buffers_per_channel == 0 and self.floating_per_gate == 0:
-            raise SettingsInvalid(
-                "taskmanager.network.memory.floating-buffers-per-gate",
+            raise self._refused(
+                "floating_per_gate",
                 "must be at least 1 when channels have no exclusive buffers",
             )
-
         if self.heartbeat_timeout_ms < self.heartbeat_interval_ms:
-            raise SettingsInvalid(
-                "heartbeat.timeout",
+            raise self._refused(
+                "heartbeat_timeout_ms",
                 f"{self.heartbeat_timeout_ms} is below heartbeat.interval "
                 f"({self.heartbeat_interval_ms}), so that every quiet peer would be given up",
             )
-        if self.bind_port > MAX_PORT:
-            raise SettingsInvalid("taskmanager.data.port", f"{self.bind_port} is above {MAX_PORT}")
 
     @classmethod
     def _spelled_out(cls, texts: dict[str, str]) -> None:
@@ -601,12 +595,14 @@ class StateSettings(SettingsGroup):
         0.25,
         "Share of that memory for values that were used last, as objects; 0: none.",
         0,
+        below=1,
     )
     rocksdb_writes_fraction: float = setting(
         "state.backend.rocksdb.memory.write-buffer-ratio",
         0.5,
         "Share of the rest for what is not in files yet; the remainder caches blocks of files.",
         0.01,
+        below=1,
     )
     rocksdb_folder: str = setting(
         "state.backend.rocksdb.localdir",
@@ -624,14 +620,6 @@ class StateSettings(SettingsGroup):
         "Threads of a task manager that write and merge RocksDB's files in the background.",
         1,
     )
-
-    def _check(self) -> None:
-        for key, value in (
-            ("state.backend.rocksdb.memory.objects-fraction", self.rocksdb_objects_fraction),
-            ("state.backend.rocksdb.memory.write-buffer-ratio", self.rocksdb_writes_fraction),
-        ):
-            if value >= 1:
-                raise SettingsInvalid(key, f"{value} is not below 1")
 
 
 def describe_settings() -> list[tuple[str, str, str]]:
