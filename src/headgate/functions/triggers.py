@@ -97,7 +97,20 @@ class Trigger(ABC, Generic[IN, W]):
         """The window has ended: drop its state and timers."""
 
 
-class EventTimeTrigger(Trigger[IN, W]):
+class _MergingTrigger(Trigger[IN, W]):
+    """Base of the triggers below: they can merge, and ignore timers that they have not set."""
+
+    def on_processing_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
+        return CONTINUE
+
+    def on_event_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
+        return CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+
+class EventTimeTrigger(_MergingTrigger[IN, W]):
     """Fires when the watermark passes the end of the window, and for each late record."""
 
     def on_element(
@@ -109,14 +122,8 @@ class EventTimeTrigger(Trigger[IN, W]):
         ctx.register_event_time_timer(last_ms)
         return CONTINUE
 
-    def on_processing_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
-        return CONTINUE
-
     def on_event_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
         return FIRE if time == window.max_timestamp() else CONTINUE
-
-    def can_merge(self) -> bool:
-        return True
 
     def on_merge(self, window: W, ctx: MergeTools) -> None:
         last_ms = window.max_timestamp()
@@ -131,7 +138,7 @@ class EventTimeTrigger(Trigger[IN, W]):
         return EventTimeTrigger()
 
 
-class ProcessingTimeTrigger(Trigger[IN, W]):
+class ProcessingTimeTrigger(_MergingTrigger[IN, W]):
     """Fires when the clock passes the end of the window."""
 
     def on_element(
@@ -142,12 +149,6 @@ class ProcessingTimeTrigger(Trigger[IN, W]):
 
     def on_processing_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
         return FIRE if time == window.max_timestamp() else CONTINUE
-
-    def on_event_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
-        return CONTINUE
-
-    def can_merge(self) -> bool:
-        return True
 
     def on_merge(self, window: W, ctx: MergeTools) -> None:
         ctx.register_processing_time_timer(window.max_timestamp())
@@ -160,7 +161,7 @@ class ProcessingTimeTrigger(Trigger[IN, W]):
         return ProcessingTimeTrigger()
 
 
-class CountTrigger(Trigger[IN, W]):
+class CountTrigger(_MergingTrigger[IN, W]):
     """Fires when so many records have come since it last fired. It drops nothing."""
 
     def __init__(self, window_size: int) -> None:
@@ -180,15 +181,6 @@ class CountTrigger(Trigger[IN, W]):
             return CONTINUE
         count.clear()
         return FIRE
-
-    def on_processing_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
-        return CONTINUE
-
-    def on_event_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
-        return CONTINUE
-
-    def can_merge(self) -> bool:
-        return True
 
     def on_merge(self, window: W, ctx: MergeTools) -> None:
         ctx.merge_partitioned_state(self._count)
@@ -234,15 +226,12 @@ class PurgingTrigger(Trigger[IN, W]):
         return PurgingTrigger(nested_trigger)
 
 
-class _Continuous(Trigger[IN, W]):
+class _Continuous(_MergingTrigger[IN, W]):
     """Fires at intervals; the next time is remembered for each window."""
 
     def __init__(self, interval: int) -> None:
         self._interval_ms = _positive(interval, type(self).__name__)
         self._next = ReducingStateDescriptor("trigger-fire-time", min)
-
-    def can_merge(self) -> bool:
-        return True
 
     def on_merge(self, window: W, ctx: MergeTools) -> None:
         ctx.merge_partitioned_state(self._next)
@@ -296,9 +285,6 @@ class ContinuousEventTimeTrigger(_Continuous[IN, W]):
         self._begin(timestamp, window, ctx)
         return CONTINUE
 
-    def on_processing_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
-        return CONTINUE
-
     def on_event_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
         last_ms = window.max_timestamp()
         if time == last_ms:
@@ -340,9 +326,6 @@ class ContinuousProcessingTimeTrigger(_Continuous[IN, W]):
         self._register(time, window, ctx)
         return FIRE
 
-    def on_event_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
-        return CONTINUE
-
     @staticmethod
     def of(interval: object) -> "ContinuousProcessingTimeTrigger[Record, Record]":
         caller = "ContinuousProcessingTimeTrigger.of()"
@@ -355,22 +338,13 @@ class ContinuousProcessingTimeTrigger(_Continuous[IN, W]):
         ctx.delete_processing_time_timer(time)
 
 
-class NeverTrigger(Trigger[IN, W]):
+class NeverTrigger(_MergingTrigger[IN, W]):
     """Never fires: what a global window has unless another trigger is given."""
 
     def on_element(
         self, element: IN, timestamp: int, window: W, ctx: TriggerTools
     ) -> TriggerResult:
         return CONTINUE
-
-    def on_processing_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
-        return CONTINUE
-
-    def on_event_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
-        return CONTINUE
-
-    def can_merge(self) -> bool:
-        return True
 
     def on_merge(self, window: W, ctx: MergeTools) -> None:
         pass
