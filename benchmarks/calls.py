@@ -15,7 +15,7 @@ from benchmarks.measured_job import ReportingSink, bench_environment
 from benchmarks.model_server import CallsModel, CallsModelForEach, ModelServer
 from headgate.api.async_data_stream import AsyncDataStream
 from headgate.api.datastream import DataStream
-from headgate.functions.batch_functions import Batching, RateLimit
+from headgate.functions.async_functions import Batching, RateLimit
 from headgate.functions.time import Time
 
 CAPACITY: Final = 1_000

@@ -16,8 +16,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from headgate.core.chain.rate_limiter import TokenBucket
-from headgate.functions.async_functions import AsyncFunction
-from headgate.functions.batch_functions import BatchAsyncFunction, RateLimited
+from headgate.functions.async_functions import AsyncFunction, BatchAsyncFunction, RateLimited
 from headgate.functions.context import RuntimeContext
 
 FIXED_S: Final = 0.020

@@ -75,8 +75,6 @@ if TYPE_CHECKING:
         AsyncFunction,
         AsyncRetryPredicate,
         AsyncRetryStrategy,
-    )
-    from headgate.functions.batch_functions import (
         BatchAsyncFunction,
         Batching,
         CallCache,

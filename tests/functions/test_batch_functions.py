@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.base.errors import PlanInvalid
-from headgate.functions.batch_functions import (
+from headgate.functions.async_functions import (
     BatchAsyncFunction,
     Batching,
     CallCache,

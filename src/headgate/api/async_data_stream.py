@@ -17,9 +17,12 @@ from headgate.functions.async_functions import (
     AsyncFunction,
     AsyncRetryPredicate,
     AsyncRetryStrategy,
+    BatchAsyncFunction,
+    Batching,
+    CallCache,
     NoRetryStrategy,
+    RateLimit,
 )
-from headgate.functions.batch_functions import BatchAsyncFunction, Batching, CallCache, RateLimit
 from headgate.functions.time import Duration, Time, measured_ms
 from headgate.functions.type_variables import T, V
 

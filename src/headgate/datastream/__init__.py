@@ -32,8 +32,6 @@ from headgate.functions.async_functions import (
     AsyncFunction,
     AsyncRetryPredicate,
     AsyncRetryStrategy,
-)
-from headgate.functions.batch_functions import (
     BatchAsyncFunction,
     Batching,
     CallCache,

@@ -1,16 +1,19 @@
-"""Asynchronous functions, and the strategies by which their calls are made again.
+"""Asynchronous functions for single records and for batches, their retries and their limits.
 
 A function is copied to every task. There all of it runs in one thread with an event loop of its
-own: ``open``, every ``async_invoke``, ``timeout`` and ``close``.
+own: ``open``, every ``async_invoke`` or ``async_invoke_batch``, ``cost``, ``timeout`` and
+``close``. A retry strategy says how often and after which pause a call is made again.
 """
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias
 
 from headgate.base.errors import PlanInvalid
 from headgate.functions.function import Function
+from headgate.functions.time import Duration, Time, measured_ms
 from headgate.functions.type_variables import IN, OUT
 
 ResultTest: TypeAlias = Callable[[list[Any]], object]
@@ -211,6 +214,161 @@ def exception_type_predicate(
 ) -> bool:
     """The call has failed with an error of this type."""
     return isinstance(error, expected_error_type)
+
+
+class BatchAsyncFunction(Function, Generic[IN, OUT]):
+    """A coroutine for each batch of records; several of them run at once.
+
+    ::
+
+        class Embed(BatchAsyncFunction):
+            async def async_invoke_batch(self, values):
+                return await self.client.embed(values)
+    """
+
+    @abstractmethod
+    async def async_invoke_batch(self, values: list[IN], /) -> list[OUT]:
+        """One result for each value, in their order. It must not block.
+
+        An exception in the place of a result fails only that record. ``RateLimited`` says that the
+        server wants fewer calls; any other exception fails the batch.
+        """
+
+    def cost(self, value: IN, /) -> float:
+        """What a record counts against ``max_cost`` and ``cost_per_second``: tokens, bytes …"""
+        return 1
+
+    def timeout(self, value: IN, /) -> OUT:
+        """The result of a record whose call has taken too long."""
+        raise TimeoutError(
+            f"async_invoke_batch() of {type(self).__name__} timed out for the record {value!r}; "
+            f"give it more time, or override timeout() to return a result instead"
+        )
+
+
+class RateLimited(Exception):
+    """Raised by ``async_invoke_batch`` when the server refuses a call because there are too many.
+
+    ::
+
+        if response.status == 429:
+            raise RateLimited(response.headers.get("Retry-After"))
+
+    No call begins for ``retry_after`` seconds; then the batch is called again. This is no retry of
+    the retry strategy, and the time does not count towards the timeout. Without a number of seconds
+    the pause is 1 second, and doubles up to 1 minute until a call succeeds.
+    """
+
+    def __init__(self, retry_after: float | str | None = None) -> None:
+        super().__init__(
+            "the server wants fewer calls"
+            if retry_after is None
+            else f"the server wants fewer calls: Retry-After {retry_after}"
+        )
+        self.retry_after = _seconds(retry_after)
+        """None: the server did not say, or said it by a date."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.retry_after,)
+
+
+@dataclass(frozen=True)
+class Batching:
+    """When a batch is complete, and how many calls run at once; for each task."""
+
+    max_records: int = 100
+    max_wait: Time | Duration = Time.milliseconds(10)
+    """The call begins when its first record has waited so long, however few records there are."""
+    max_cost: float | None = None
+    """The most that ``cost`` of its records may add up to; a record that costs more goes alone."""
+    max_calls: int | None = None
+    """Calls at the same time; None: as many as ``capacity`` allows. Meanwhile batches grow."""
+    split_failed: bool = True
+    """Halve a failed batch until the records that fail are found. Only with an error policy."""
+
+    def __post_init__(self) -> None:
+        _check_count("Batching", "max_records", self.max_records)
+        if self.max_calls is not None:
+            _check_count("Batching", "max_calls", self.max_calls)
+        if self.max_cost is not None:
+            _check_rate("Batching", "max_cost", self.max_cost)
+        _check_span("Batching", "max_wait", self.max_wait, least_ms=0)
+        if type(self.split_failed) is not bool:
+            raise PlanInvalid(f"Batching(): split_failed is {self.split_failed!r}; give a bool")
+
+
+@dataclass(frozen=True)
+class RateLimit:
+    """How many calls may begin, and what they may cost: of all tasks of the operator together.
+
+    Each task gets an equal share. Calls that have to wait slow the source down; the wait does not
+    count towards the timeout of their records.
+    """
+
+    requests_per_second: float | None = None
+    cost_per_second: float | None = None
+    """See ``BatchAsyncFunction.cost``."""
+    burst: Time | Duration = Time.milliseconds(100)
+    """What is saved up while there is nothing to call: so much time at the full rate."""
+
+    def __post_init__(self) -> None:
+        for name in ("requests_per_second", "cost_per_second"):
+            if getattr(self, name) is not None:
+                _check_rate("RateLimit", name, getattr(self, name))
+        if self.requests_per_second is None and self.cost_per_second is None:
+            raise PlanInvalid(
+                "RateLimit() was given no limit; give requests_per_second, cost_per_second or both"
+            )
+        _check_span("RateLimit", "burst", self.burst, least_ms=0)
+
+
+@dataclass(frozen=True)
+class CallCache:
+    """Results that are used again for records of the same key; each task has a cache of its own.
+
+    Records whose key is being called for wait for that call. Errors are not kept. A cache is not
+    part of checkpoints: after a restart it is empty.
+    """
+
+    ttl: Time | Duration
+    key: Callable[[Any], Hashable] | None = None
+    """Gives the key of a record; None: the record is its own key."""
+    max_entries: int = 10_000
+    """The result that was not used for the longest time gives way."""
+
+    def __post_init__(self) -> None:
+        _check_span("CallCache", "ttl", self.ttl, least_ms=1)
+        if self.key is not None and not callable(self.key):
+            raise PlanInvalid(f"CallCache(): key is {self.key!r}; give a callable, or None")
+        _check_count("CallCache", "max_entries", self.max_entries)
+
+
+def _seconds(retry_after: float | str | None) -> float | None:
+    """What a header says; a date needs a clock, which is not here."""
+    try:
+        seconds = math.nan if retry_after is None else float(retry_after)
+    except (TypeError, ValueError):
+        return None
+    return seconds if 0 <= seconds < math.inf else None
+
+
+def _check_count(caller: str, name: str, count: object) -> None:
+    if type(count) is not int or count < 1:
+        raise PlanInvalid(f"{caller}(): {name} is {count!r}; give 1 or more")
+
+
+def _check_rate(caller: str, name: str, number: object) -> None:
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    if not is_number or not 0 < number < math.inf:  # type: ignore[operator] # is_number says so
+        raise PlanInvalid(f"{caller}(): {name} is {number!r}; give a number greater than 0")
+
+
+def _check_span(caller: str, name: str, span: object, least_ms: int) -> None:
+    span_ms = measured_ms(span)
+    if span_ms is None:
+        raise PlanInvalid(f"{caller}(): {name} is {span!r}; give one like Time.milliseconds(20)")
+    if span_ms < least_ms:
+        raise PlanInvalid(f"{caller}(): {name} is {span_ms} ms; give {least_ms} ms or more")
 
 
 def _check_positive(caller: str, **numbers: float) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from headgate.core.chain.async_calls import BatchSettings, BatchWork, Retry
 from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.batch_scheduler import BatchScheduler, CallBatch
-from headgate.functions.batch_functions import BatchAsyncFunction, Batching
+from headgate.functions.async_functions import BatchAsyncFunction, Batching
 
 
 class Negate(BatchAsyncFunction[Any, Any]):

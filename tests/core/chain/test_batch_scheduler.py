@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headgate.base.figures import BatchFigures
-from headgate.functions.batch_functions import Batching, CallCache, RateLimit, RateLimited
+from headgate.functions.async_functions import Batching, CallCache, RateLimit, RateLimited
 from headgate.functions.time import Time
 from tests.core.chain.batch_kit import Desk, Negate
 from tests.core.chain.kit import StubRetryStrategy

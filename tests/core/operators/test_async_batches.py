@@ -14,7 +14,7 @@ from headgate.core.chain.async_calls import AsyncWork, BatchSettings, BatchWork
 from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.batch_scheduler import BatchScheduler, CallBatch
 from headgate.core.operators.async_wait import AsyncWaitOperator
-from headgate.functions.batch_functions import Batching, CallCache, RateLimit, RateLimited
+from headgate.functions.async_functions import Batching, CallCache, RateLimit, RateLimited
 from headgate.functions.time import Time
 from tests.core.chain.batch_kit import Negate
 from tests.core.chain.kit import context, run

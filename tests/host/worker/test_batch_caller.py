@@ -11,7 +11,7 @@ import pytest
 
 from headgate.base.figures import BatchFigures
 from headgate.core.chain.async_queue import PendingCall
-from headgate.functions.batch_functions import Batching, RateLimit, RateLimited
+from headgate.functions.async_functions import Batching, RateLimit, RateLimited
 from headgate.functions.time import Time
 from headgate.host.worker import batch_caller
 from headgate.host.worker.async_calls import LoopCalls

@@ -22,8 +22,12 @@ from headgate.core.operators.sinks import SinkOperator, TwoPhaseSinkOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.core.operators.split_discovery import SplitDiscovery
 from headgate.core.operators.two_inputs import CoMapOperator
-from headgate.functions.async_functions import AsyncFunction
-from headgate.functions.batch_functions import BatchAsyncFunction, Batching, RateLimit
+from headgate.functions.async_functions import (
+    AsyncFunction,
+    BatchAsyncFunction,
+    Batching,
+    RateLimit,
+)
 from headgate.functions.sink import Sink, TwoPhaseCommittingSink
 from headgate.functions.source import Source
 from headgate.functions.time import Time

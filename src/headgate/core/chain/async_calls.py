@@ -14,8 +14,14 @@ from headgate.base.elements import Record
 from headgate.base.figures import BatchFigures
 from headgate.base.values import own
 from headgate.core.chain.async_queue import PendingCall
-from headgate.functions.async_functions import AsyncFunction, AsyncRetryStrategy
-from headgate.functions.batch_functions import BatchAsyncFunction, Batching, CallCache, RateLimit
+from headgate.functions.async_functions import (
+    AsyncFunction,
+    AsyncRetryStrategy,
+    BatchAsyncFunction,
+    Batching,
+    CallCache,
+    RateLimit,
+)
 
 
 @dataclass(frozen=True, slots=True)

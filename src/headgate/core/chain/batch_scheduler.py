@@ -26,7 +26,7 @@ from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.call_batcher import CallBatcher, PricedCall
 from headgate.core.chain.call_cache import ResultCache
 from headgate.core.chain.rate_limiter import RateLimiter
-from headgate.functions.batch_functions import RateLimited
+from headgate.functions.async_functions import RateLimited
 from headgate.functions.time import measured_ms
 
 

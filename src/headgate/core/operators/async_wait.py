@@ -39,8 +39,7 @@ from headgate.core.chain.record_failures import FailureStreak, bundle_without
 from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.snapshots import restored_parts
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
-from headgate.functions.async_functions import AsyncFunction, AsyncRetryStrategy
-from headgate.functions.batch_functions import BatchAsyncFunction
+from headgate.functions.async_functions import AsyncFunction, AsyncRetryStrategy, BatchAsyncFunction
 from headgate.functions.context import SnapshotMoment
 
 CALLS: Final = "calls"
