@@ -77,7 +77,7 @@ class AsyncDataStream:
     ) -> DataStream[V]:
         """Like ``unordered_wait``, with calls made again by the strategy."""
         wait = _AsyncWait("unordered_wait", timeout, async_retry_strategy, capacity)
-        return wait.behind(data_stream, async_function, output_type)
+        return wait.apply_to(data_stream, async_function, output_type)
 
     @staticmethod
     def ordered_wait_with_retry(
@@ -90,7 +90,7 @@ class AsyncDataStream:
     ) -> DataStream[V]:
         """Like ``ordered_wait``, with calls made again by the strategy."""
         wait = _AsyncWait("ordered_wait", timeout, async_retry_strategy, capacity)
-        return wait.behind(data_stream, async_function, output_type)
+        return wait.apply_to(data_stream, async_function, output_type)
 
     @staticmethod
     def unordered_wait_batch(
@@ -122,7 +122,7 @@ class AsyncDataStream:
         """
         wait = _AsyncWait("unordered_wait_batch", timeout, async_retry_strategy, capacity)
         settings = BatchSettings(batching, rate_limit, cache)
-        return wait.batched_behind(data_stream, async_function, settings, output_type)
+        return wait.apply_in_batches_to(data_stream, async_function, settings, output_type)
 
     @staticmethod
     def ordered_wait_batch(
@@ -140,7 +140,7 @@ class AsyncDataStream:
         """Like ``unordered_wait_batch``, with results in the order of their records."""
         wait = _AsyncWait("ordered_wait_batch", timeout, async_retry_strategy, capacity)
         settings = BatchSettings(batching, rate_limit, cache)
-        return wait.batched_behind(data_stream, async_function, settings, output_type)
+        return wait.apply_in_batches_to(data_stream, async_function, settings, output_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class _AsyncWait:
     strategy: object
     capacity: int
 
-    def behind(
+    def apply_to(
         self, stream: object, function: AsyncFunction[Any, Any], output_type: TypeInformation | None
     ) -> DataStream:
         checked = self._checked(stream)
@@ -161,7 +161,7 @@ class _AsyncWait:
         factory = self._factory(function, None)
         return checked._transform("Async Wait", factory, "async function", function, output_type)
 
-    def batched_behind(
+    def apply_in_batches_to(
         self,
         stream: object,
         function: BatchAsyncFunction[Any, Any],

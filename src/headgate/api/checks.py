@@ -8,7 +8,7 @@ from headgate.api.draft import KeyOf
 from headgate.api.types.types import TypeInformation
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.user_function import UserFunction
-from headgate.functions.function import Function
+from headgate.functions.function import Function, OutputTag
 
 
 def check_function(function: object, method: str, kind: type[Function], caller: str = "") -> None:
@@ -79,6 +79,27 @@ def check_type(type_info: object, caller: str) -> TypeInformation | None:
     if type_info is None or isinstance(type_info, TypeInformation):
         return type_info
     raise PlanInvalid(f"{caller}(): the type is {type_info!r}; give one such as Types.INT()")
+
+
+def check_field(position: object, caller: str) -> None:
+    """A field of a record, by position or name."""
+    if type(position) not in (int, str):
+        raise PlanInvalid(
+            f"{caller}() was given {position!r}; give the position or the name of a field"
+        )
+
+
+def check_tag(
+    tag: object, caller: str, known: OutputTag | None = None, what: str = ""
+) -> OutputTag:
+    """The tag of a side output; ``known`` is the one that ``what`` has already."""
+    if not isinstance(tag, OutputTag):
+        raise PlanInvalid(f"{caller}() was given {tag!r}; give an OutputTag")
+    if known not in (None, tag):
+        raise PlanInvalid(
+            f"{caller}() was given {tag!r} after {known!r}; {what} have one side output only"
+        )
+    return tag
 
 
 def check_names(names: object, what: str) -> tuple[str, ...]:

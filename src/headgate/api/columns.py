@@ -63,9 +63,8 @@ from headgate.functions.watermarks import WatermarkStrategy, check_strategy
 from headgate.plan import ship_strategies
 
 if TYPE_CHECKING:
-    from headgate.api.joined_columns import JoinedColumnStreams
+    from headgate.api.column_windows import JoinedColumnStreams, WindowedColumnStream
     from headgate.api.keyed import KeyedStream
-    from headgate.api.windowed_columns import WindowedColumnStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +255,7 @@ class ColumnStream(OperatorSettings):
 
             clicks.join(orders).where("user").equal_to("user").window(windows).apply()
         """
-        from headgate.api.joined_columns import joined  # noqa: PLC0415 - it is made of this module
+        from headgate.api.column_windows import joined  # noqa: PLC0415 - it is made of this module
 
         return joined(self, other_stream, how)
 
@@ -400,7 +399,7 @@ class KeyedColumnStream:
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> "WindowedColumnStream":
         """Rows of a key that belong together in time: tumbling, sliding or session windows."""
-        from headgate.api.windowed_columns import (  # noqa: PLC0415 - it is made of this module
+        from headgate.api.column_windows import (  # noqa: PLC0415 - it is made of this module
             WindowedColumnStream,
         )
 

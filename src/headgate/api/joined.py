@@ -17,7 +17,13 @@ from functools import partial
 from inspect import iscoroutinefunction, isgeneratorfunction
 from typing import Any, Generic, TypeVar
 
-from headgate.api.checks import check_object, check_type, key_function, refuse_other_kinds
+from headgate.api.checks import (
+    check_object,
+    check_tag,
+    check_type,
+    key_function,
+    refuse_other_kinds,
+)
 from headgate.api.datastream import DataStream
 from headgate.api.draft import Factory, TranslationContext, sorted_in_batch, surely_untimed
 from headgate.api.keyed import KeyedStream
@@ -284,10 +290,9 @@ class IntervalJoined(Generic[T, U]):
         return pairs
 
     def _with_late(self, number: int, tag: object, caller: str) -> "IntervalJoined[T, U]":
-        if not isinstance(tag, OutputTag):
-            raise PlanInvalid(f"{caller}() was given {tag!r}; give an OutputTag")
+        late = check_tag(tag, caller).tag_id
         left, right = self._interval.late_tags
-        tags = (left, tag.tag_id) if number else (tag.tag_id, right)
+        tags = (left, late) if number else (late, right)
         self._interval = self._interval._replace(late_tags=tags)
         return self
 

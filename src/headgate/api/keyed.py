@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Generic, NoReturn
 
-from headgate.api.checks import check_function, check_object, refuse_other_kinds
+from headgate.api.checks import check_field, check_function, check_object, refuse_other_kinds
 from headgate.api.datastream import DataStream
 from headgate.api.draft import (
     Factory,
@@ -137,10 +137,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         return IntervalJoin(self, other_stream)
 
     def _aggregate(self, kind: Aggregation, position: int | str) -> DataStream:
-        if type(position) not in (int, str):
-            raise PlanInvalid(
-                f"{kind}() was given {position!r}; give the position or the name of a field"
-            )
+        check_field(position, kind)
         name = kind.replace("_", " ").title()
         operator = partial(AggregateOperator, kind, position)
         return self._rolling(operator, name, "position", position)

@@ -9,9 +9,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, overload
 
-from headgate.api.checks import check_function, check_object, check_type
+from headgate.api.checks import check_field, check_function, check_object, check_tag, check_type
 from headgate.api.datastream import DataStream
-from headgate.api.draft import sorted_in_batch, surely_untimed
+from headgate.api.draft import (
+    Factory,
+    KeyOf,
+    TranslationContext,
+    sorted_in_batch,
+    surely_untimed,
+)
 from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Key, Record
 from headgate.base.errors import PlanInvalid
@@ -41,8 +47,6 @@ from headgate.functions.window_functions import (
 )
 
 if TYPE_CHECKING:
-    from headgate.api.datastream import DataStream
-    from headgate.api.draft import KeyOf
     from headgate.api.environment import StreamExecutionEnvironment
 
 _Self = TypeVar("_Self", bound="Windowing")
@@ -54,7 +58,7 @@ class Windowing:
 
     _caller = "window"
 
-    def __init__(self, assigner: WindowAssigner[Any, Any], *streams: "DataStream") -> None:
+    def __init__(self, assigner: WindowAssigner[Any, Any], *streams: DataStream) -> None:
         example = "TumblingEventTimeWindows.of(Time.seconds(5))"
         check_kind(assigner, self._caller, WindowAssigner, example)
         self._assigner = assigner
@@ -101,7 +105,7 @@ class Windowing:
 
     def _plan(
         self,
-        key_of: "KeyOf",
+        key_of: KeyOf,
         contents: Contents,
         function: WindowCall | None,
         late_tag: str | None = None,
@@ -142,18 +146,13 @@ def _span_ms(span: Any) -> int:
     return span_ms
 
 
-def _refuse_untimed(stream: "DataStream", assigner: object) -> None:
+def _refuse_untimed(stream: DataStream, assigner: object) -> None:
     if surely_untimed(stream._origins):
         raise PlanInvalid(
             f"{type(assigner).__name__} are windows in event time, and the records of this stream "
             f"have no timestamps; call assign_timestamps_and_watermarks() before, or take windows "
             f"in processing time"
         )
-
-
-if TYPE_CHECKING:
-    from headgate.api.datastream import DataStream
-    from headgate.api.draft import Factory, KeyOf, TranslationContext
 
 
 _WindowFunction: TypeAlias = (
@@ -173,7 +172,7 @@ class Windows(Windowing, Generic[T]):
     _prefix = "Window"
 
     def __init__(
-        self, stream: "DataStream[T]", key_of: "KeyOf", assigner: WindowAssigner[Any, Any]
+        self, stream: DataStream[T], key_of: KeyOf, assigner: WindowAssigner[Any, Any]
     ) -> None:
         super().__init__(assigner, stream)
         self._stream = stream
@@ -185,16 +184,8 @@ class Windows(Windowing, Generic[T]):
 
         Read them with ``get_side_output(output_tag)`` of the result.
         """
-        if not isinstance(output_tag, OutputTag):
-            raise PlanInvalid(
-                f"side_output_late_data() was given {output_tag!r}; give an OutputTag"
-            )
-        if self._late_tag not in (None, output_tag):
-            raise PlanInvalid(
-                f"side_output_late_data() was given {output_tag!r} after {self._late_tag!r}; "
-                f"late records have one side output only"
-            )
-        self._late_tag = output_tag
+        caller, known = "side_output_late_data", self._late_tag
+        self._late_tag = check_tag(output_tag, caller, known, "late records")
         return self
 
     @overload
@@ -203,7 +194,7 @@ class Windows(Windowing, Generic[T]):
         reduce_function: Callable[[T, T], V] | Reduces[T, V],
         window_function: None = None,
         output_type: TypeInformation | None = None,
-    ) -> "DataStream[V]": ...
+    ) -> DataStream[V]: ...
 
     @overload
     def reduce(
@@ -211,14 +202,14 @@ class Windows(Windowing, Generic[T]):
         reduce_function: Callable[[T, T], MK] | Reduces[T, MK],
         window_function: _WindowFunction[MK, V],
         output_type: TypeInformation | None = None,
-    ) -> "DataStream[V]": ...
+    ) -> DataStream[V]: ...
 
     def reduce(
         self,
         reduce_function: object,
         window_function: object = None,
         output_type: TypeInformation | None = None,
-    ) -> "DataStream":
+    ) -> DataStream:
         """Fold the records of a window into one: ``.reduce(lambda a, b: a + b)``.
 
         The window function, if there is one, gets that single record.
@@ -236,7 +227,7 @@ class Windows(Windowing, Generic[T]):
         window_function: None = None,
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
-    ) -> "DataStream[V]": ...
+    ) -> DataStream[V]: ...
 
     @overload
     def aggregate(
@@ -245,7 +236,7 @@ class Windows(Windowing, Generic[T]):
         window_function: _WindowFunction[MK, V],
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
-    ) -> "DataStream[V]": ...
+    ) -> DataStream[V]: ...
 
     def aggregate(
         self,
@@ -253,7 +244,7 @@ class Windows(Windowing, Generic[T]):
         window_function: object = None,
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
-    ) -> "DataStream":
+    ) -> DataStream:
         """Fold the records of a window into an accumulator, and send its result.
 
         The window function, if there is one, gets that single result.
@@ -274,23 +265,23 @@ class Windows(Windowing, Generic[T]):
         aggregated = Aggregated(aggregate_function, accumulator_type)
         return self._fold("Aggregate", aggregated, aggregate_function, window_function, output_type)
 
-    def sum(self, position_to_sum: int | str = 0) -> "DataStream[T]":
+    def sum(self, position_to_sum: int | str = 0) -> DataStream[T]:
         """The sum of one field; the other fields are those of the window's first record."""
         return self._field("sum", position_to_sum)
 
-    def min(self, position_to_min: int | str = 0) -> "DataStream[T]":
+    def min(self, position_to_min: int | str = 0) -> DataStream[T]:
         """The smallest value of one field; the other fields are those of the first record."""
         return self._field("min", position_to_min)
 
-    def max(self, position_to_max: int | str = 0) -> "DataStream[T]":
+    def max(self, position_to_max: int | str = 0) -> DataStream[T]:
         """The largest value of one field; the other fields are those of the first record."""
         return self._field("max", position_to_max)
 
-    def min_by(self, position_to_min_by: int | str = 0) -> "DataStream[T]":
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T]:
         """The whole record with the smallest value, the first of equal ones."""
         return self._field("min_by", position_to_min_by)
 
-    def max_by(self, position_to_max_by: int | str = 0) -> "DataStream[T]":
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T]:
         """The whole record with the largest value, the first of equal ones."""
         return self._field("max_by", position_to_max_by)
 
@@ -300,7 +291,7 @@ class Windows(Windowing, Generic[T]):
 
     def _listed(
         self, name: str, caller: str, func: object, output_type: TypeInformation | None
-    ) -> "DataStream":
+    ) -> DataStream:
         call = self._called(func, caller, caller)
         return self._transform(name, Listed(), call, (("window function", func),), output_type)
 
@@ -311,7 +302,7 @@ class Windows(Windowing, Generic[T]):
         fold: object,
         window_function: object,
         output_type: TypeInformation | None,
-    ) -> "DataStream":
+    ) -> DataStream:
         functions: tuple[tuple[str, object], ...] = ((f"{name.lower()} function", fold),)
         call = None
         if window_function is not None:
@@ -320,11 +311,8 @@ class Windows(Windowing, Generic[T]):
             functions += (("window function", window_function),)
         return self._transform(name, contents, call, functions, output_type)
 
-    def _field(self, kind: Aggregation, position: int | str) -> "DataStream":
-        if type(position) not in (int, str):
-            raise PlanInvalid(
-                f"{kind}() was given {position!r}; give the position or the name of a field"
-            )
+    def _field(self, kind: Aggregation, position: int | str) -> DataStream:
+        check_field(position, kind)
         reduced = Reduced(Aggregator(kind, position))
         name = kind.replace("_", " ").title()
         functions = (("position", position),)
@@ -351,11 +339,11 @@ class Windows(Windowing, Generic[T]):
         call: WindowCall | None,
         functions: tuple[tuple[str, object], ...],
         output_type: TypeInformation | None,
-    ) -> "DataStream":
+    ) -> DataStream:
         tag = self._late_tag.tag_id if self._late_tag is not None else None
         plan = self._plan(self._key_of, contents, call, tag)
 
-        def translate(context: "TranslationContext") -> "Factory":
+        def translate(context: TranslationContext) -> Factory:
             factory = partial(WindowOperator, replace(plan, batch=context.batch))
             return sorted_in_batch(factory, self._key_of)(context)
 
@@ -383,7 +371,7 @@ class WindowedStream(Windows[T], Generic[T, K, W]):
         self,
         process_window_function: ProcessWindowFunction[T, V, K, W],
         output_type: TypeInformation | None = None,
-    ) -> "DataStream[V]":
+    ) -> DataStream[V]:
         """Call ``process(key, context, elements)`` when a window fires."""
         return self._listed("Process", "process", process_window_function, output_type)
 
@@ -391,7 +379,7 @@ class WindowedStream(Windows[T], Generic[T, K, W]):
         self,
         window_function: WindowFunction[T, V, K, W],
         output_type: TypeInformation | None = None,
-    ) -> "DataStream[V]":
+    ) -> DataStream[V]:
         """Call ``apply(key, window, inputs)`` when a window fires."""
         return self._listed("Apply", "apply", window_function, output_type)
 
@@ -405,14 +393,14 @@ class AllWindowedStream(Windows[T], Generic[T, W]):
     _caller = "window_all"
     _with_keys = "without keys"
 
-    def __init__(self, stream: "DataStream[T]", assigner: WindowAssigner[T, W]) -> None:
+    def __init__(self, stream: DataStream[T], assigner: WindowAssigner[T, W]) -> None:
         super().__init__(stream, no_key, assigner)
 
     def process(
         self,
         process_window_function: ProcessAllWindowFunction[T, V, W],
         output_type: TypeInformation | None = None,
-    ) -> "DataStream[V]":
+    ) -> DataStream[V]:
         """Call ``process(context, elements)`` when a window fires."""
         return self._listed("Process", "process", process_window_function, output_type)
 
@@ -420,7 +408,7 @@ class AllWindowedStream(Windows[T], Generic[T, W]):
         self,
         window_function: AllWindowFunction[T, V, W],
         output_type: TypeInformation | None = None,
-    ) -> "DataStream[V]":
+    ) -> DataStream[V]:
         """Call ``apply(window, inputs)`` when a window fires."""
         return self._listed("Apply", "apply", window_function, output_type)
 
@@ -431,7 +419,7 @@ class AllWindowedStream(Windows[T], Generic[T, W]):
         call: WindowCall | None,
         functions: tuple[tuple[str, object], ...],
         output_type: TypeInformation | None,
-    ) -> "DataStream":
+    ) -> DataStream:
         stream = super()._transform(name, contents, call, functions, output_type)
         return stream.force_non_parallel()
 

@@ -557,7 +557,7 @@ class TaskManagerFailed(msgspec.Struct, frozen=True, tag=True):
     failure: Failure
 
 
-class TaskChanged(RunMessage):
+class TaskChanged(RunMessage, frozen=True):
     """A task has reached another state."""
 
     task: str
@@ -565,14 +565,14 @@ class TaskChanged(RunMessage):
     failure: Failure | None = None
 
 
-class Metrics(RunMessage):
+class Metrics(RunMessage, frozen=True):
     """Figures of all tasks here, and of their process."""
 
     figures: list[TaskFigures]
     process: TaskManagerFigures = TaskManagerFigures()
 
 
-class TimeReported(RunMessage):
+class TimeReported(RunMessage, frozen=True):
     """How far a source task is that is aligned with a group; None: it is idle."""
 
     task: str
@@ -580,7 +580,7 @@ class TimeReported(RunMessage):
     watermark_ms: int | None
 
 
-class CheckpointAcked(RunMessage):
+class CheckpointAcked(RunMessage, frozen=True):
     """A task has written its part of a checkpoint."""
 
     checkpoint: int
@@ -588,7 +588,7 @@ class CheckpointAcked(RunMessage):
     figures: CheckpointFigures
 
 
-class CheckpointDeclined(RunMessage):
+class CheckpointDeclined(RunMessage, frozen=True):
     """A task cannot take part in a checkpoint."""
 
     checkpoint: int
@@ -598,13 +598,13 @@ class CheckpointDeclined(RunMessage):
     """Because a newer one has reached it first."""
 
 
-class CheckpointWanted(RunMessage):
+class CheckpointWanted(RunMessage, frozen=True):
     """A task waits for a complete checkpoint before it can finish."""
 
     task: str
 
 
-class SplitsWanted(RunMessage):
+class SplitsWanted(RunMessage, frozen=True):
     """A task of a source has opened, or has (nearly) read the splits that it was given."""
 
     task: str
@@ -614,7 +614,7 @@ class SplitsWanted(RunMessage):
     """Splits that it has and has not read to their ends."""
 
 
-class SourceTimeReported(RunMessage):
+class SourceTimeReported(RunMessage, frozen=True):
     """How far a task of an endless source is whose splits the driver hands out."""
 
     task: str
@@ -626,14 +626,14 @@ class SourceTimeReported(RunMessage):
     """It has nothing to read: no split, or idle ones only."""
 
 
-class RowsSent(RunMessage):
+class RowsSent(RunMessage, frozen=True):
     """This process has handed so many rows to Spark, all in all, in a run that wants only some."""
 
     slot: int
     rows: int
 
 
-class Inspected(RunMessage):
+class Inspected(RunMessage, frozen=True):
     """What was found at a task; exactly one for each ``Inspect``."""
 
     id: int
@@ -643,7 +643,7 @@ class Inspected(RunMessage):
     """Why nothing was found."""
 
 
-class Logged(RunMessage):
+class Logged(RunMessage, frozen=True):
     """Lines of the log of this process, warnings and worse unless the settings say otherwise.
 
     ``run`` is empty before the first run, and after the last.
@@ -656,7 +656,7 @@ class Logged(RunMessage):
 # Driver → task manager.
 
 
-class Deploy(RunMessage):
+class Deploy(RunMessage, frozen=True):
     """Run these tasks."""
 
     job: str
@@ -673,20 +673,20 @@ class Deploy(RunMessage):
     """How many rows of a DataFrame are enough, all tasks together; None: all of them."""
 
 
-class Placed(RunMessage):
+class Placed(RunMessage, frozen=True):
     """Producers that had no place have one now; None: here."""
 
     places: dict[str, Address | None]
 
 
-class TimeAnnounced(RunMessage):
+class TimeAnnounced(RunMessage, frozen=True):
     """How far the slowest source of a group is; None: there is nobody to wait for."""
 
     group: str
     watermark_ms: int | None
 
 
-class SplitsAssigned(RunMessage):
+class SplitsAssigned(RunMessage, frozen=True):
     """Splits that a task is to read from now on, after those that it has."""
 
     task: str
@@ -697,7 +697,7 @@ class SplitsAssigned(RunMessage):
     """Whether these are the last ones of the source, for all its tasks."""
 
 
-class SourceTimeAnnounced(RunMessage):
+class SourceTimeAnnounced(RunMessage, frozen=True):
     """How far the tasks of an endless source are that have something to read."""
 
     task: str
@@ -709,7 +709,7 @@ class SourceTimeAnnounced(RunMessage):
     """Some task rests: one that does not is to report how far it is."""
 
 
-class CheckpointTriggered(RunMessage):
+class CheckpointTriggered(RunMessage, frozen=True):
     """A task is to begin a checkpoint: a source, or one whose producers have all finished."""
 
     task: str
@@ -717,20 +717,20 @@ class CheckpointTriggered(RunMessage):
     options: CheckpointOptions
 
 
-class CheckpointCompleted(RunMessage):
+class CheckpointCompleted(RunMessage, frozen=True):
     """It is stored: what was prepared for it, and for earlier ones, is to be committed."""
 
     checkpoint: int
 
 
-class CheckpointAborted(RunMessage):
+class CheckpointAborted(RunMessage, frozen=True):
     """The checkpoint is aborted."""
 
     checkpoint: int
     reason: str
 
 
-class Inspect(RunMessage):
+class Inspect(RunMessage, frozen=True):
     """Look at a task while it runs."""
 
     id: int
@@ -739,7 +739,7 @@ class Inspect(RunMessage):
     what: Inspection
 
 
-class Cancel(RunMessage):
+class Cancel(RunMessage, frozen=True):
     """End all tasks and tell when they have ended."""
 
     reason: str
@@ -747,7 +747,7 @@ class Cancel(RunMessage):
     """Whether user code may take its time: the process has rows that would be lost with it."""
 
 
-class Shutdown(RunMessage):
+class Shutdown(RunMessage, frozen=True):
     """The run is over; close everything and go."""
 
     problem: str = ""

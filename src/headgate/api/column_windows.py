@@ -1,38 +1,193 @@
-"""Joins of two column streams: rows with equal keys that are in the same event-time window.
+"""Windows and window joins on columns: rows that belong together in time, folded or joined.
 
 ::
 
+    clicks.key_by("user").window(TumblingEventTimeWindows.of(Time.minutes(1))).count()
     clicks.join(orders).where("user").equal_to("user").window(
         TumblingEventTimeWindows.of(Time.minutes(1))
     ).apply()
 
-Law: the rows are those that the same join of records gives. Columns that are not there, keys that
-are never equal and names that are taken are refused when the program is written, if the schemas are
-known, and with the first batches otherwise.
+Law: windows and aggregates are those of the same program on records, except that the rows of a
+batch count as having come together; the rows of a join are those that the same join of records
+gives. Rows are cut into slices that lie within windows, see ``Slices``. Columns that are not there,
+keys that are never equal and names that are taken are refused when the program is written, if the
+schemas are known, and with the first batches otherwise.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
+from math import gcd
 from typing import Any, Final
 
-from headgate.api.columns import BATCHES, ColumnStream, KeyedColumnStream, refuse_unfit
+from headgate.api.checks import check_tag
+from headgate.api.columns import (
+    BATCHES,
+    AggregateArgument,
+    ColumnStream,
+    KeyedColumnStream,
+    refuse_unfit,
+)
 from headgate.api.draft import Factory, TranslationContext
 from headgate.api.windowed import Windowing, check_kind
 from headgate.base.errors import PlanInvalid
+from headgate.core.chain.operator import Operator
+from headgate.core.columns.aggregates import (
+    ColumnAggregate,
+    PartialAggregation,
+    PartialRecords,
+    Slices,
+)
 from headgate.core.columns.batches import listed
 from headgate.core.columns.joined_columns import WINDOW_END, JoinedColumns
 from headgate.core.columns.matching import JOIN_KINDS, JoinKind
-from headgate.core.columns.times import EventTime
+from headgate.core.columns.operators import LATE_PARTIALS
+from headgate.core.columns.times import EventTime, PartialSessions
 from headgate.core.columns.window_join import JoinSide, JoinWindows, WindowJoinOperator
+from headgate.core.window.operator import WindowOperator
+from headgate.core.window.spec import Reduced
 from headgate.functions.assigners import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
     WindowAssigner,
 )
 from headgate.functions.evictors import Evictor
 from headgate.functions.function import OutputTag
-from headgate.functions.triggers import EventTimeTrigger, Trigger
+from headgate.functions.triggers import (
+    ContinuousProcessingTimeTrigger,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    Trigger,
+)
+
+
+class WindowedColumnStream(Windowing):
+    """Made by ``window`` of keyed columns; results have the bounds of their window.
+
+    They have the keys, ``window_start`` and ``window_end`` (which is not part of the window), and
+    the aggregates. Rows of a batch count as having come together.
+    """
+
+    def __init__(self, keyed: KeyedColumnStream, assigner: WindowAssigner[Any, Any]) -> None:
+        super().__init__(assigner, keyed._columns._stream)
+        self._keyed = keyed
+        self._late_tag: OutputTag | None = None
+        if type(assigner) not in _WINDOWS:
+            raise PlanInvalid(
+                f"window() of columns was given {assigner!r}; give tumbling, sliding or session "
+                f"windows, or take records with to_records()"
+            )
+        if assigner.is_event_time() and keyed._columns._time is None:
+            raise PlanInvalid(
+                f"{type(assigner).__name__} are windows in event time, and no column of this "
+                f"stream holds it; call assign_timestamps_and_watermarks(strategy, column) before"
+            )
+
+    def trigger(self, trigger: Trigger[Any, Any]) -> "WindowedColumnStream":
+        """When windows fire: a trigger by time, as others would count partial rows."""
+        if type(trigger) not in _TRIGGERS:
+            raise PlanInvalid(
+                f"trigger() of windows on columns was given {type(trigger).__name__}; give a "
+                f"trigger by time, such as ContinuousProcessingTimeTrigger, or take records with "
+                f"to_records()"
+            )
+        return super().trigger(trigger)
+
+    def evictor(self, evictor: Evictor[Any, Any]) -> "WindowedColumnStream":
+        """Rows are folded before they come to a window, so that none can leave it."""
+        raise PlanInvalid(
+            "windows on columns have no evictor, because their rows are folded before; take "
+            "records with to_records()"
+        )
+
+    def side_output_late_data(self, output_tag: OutputTag) -> "WindowedColumnStream":
+        """Rows that are too late go to this side output, as batches; otherwise they are dropped.
+
+        Read them with ``get_side_output(output_tag)`` of the result. Rows then travel as they are,
+        and are folded where their windows are.
+        """
+        check_tag(output_tag, "side_output_late_data")
+        if not self._assigner.is_event_time():
+            raise PlanInvalid(
+                f"side_output_late_data() was given {output_tag!r}, and no row is late in windows "
+                f"in processing time; leave it out, or take windows in event time"
+            )
+        self._late_tag = check_tag(output_tag, "side_output_late_data", self._late_tag, "late rows")
+        return self
+
+    def aggregate(self, **aggregates: AggregateArgument) -> ColumnStream:
+        """Aggregates of each window: ``aggregate(total=("amount", "sum"), orders="count")``."""
+        return self._windowed(self._keyed._parsed(aggregates, "aggregate"))
+
+    def count(self) -> ColumnStream:
+        """How many rows each window has, in a column ``count``."""
+        return self._windowed((ColumnAggregate("count", "count"),))
+
+    def sum(self, *names: str) -> ColumnStream:
+        """The sums of columns, called ``amount_sum`` and so on."""
+        return self._windowed(self._keyed._of_kind("sum", names))
+
+    def min(self, *names: str) -> ColumnStream:
+        """The smallest values of columns, called ``amount_min`` and so on."""
+        return self._windowed(self._keyed._of_kind("min", names))
+
+    def max(self, *names: str) -> ColumnStream:
+        """The largest values of columns, called ``amount_max`` and so on."""
+        return self._windowed(self._keyed._of_kind("max", names))
+
+    def mean(self, *names: str) -> ColumnStream:
+        """The means of columns, called ``amount_mean`` and so on."""
+        return self._windowed(self._keyed._of_kind("mean", names))
+
+    def _windowed(self, aggregates: tuple[ColumnAggregate, ...]) -> ColumnStream:
+        slices, size_ms = self._slices()
+        aggregation = PartialAggregation(self._keyed._names, aggregates, slices)
+        records = PartialRecords(aggregation)
+        late = None if slices is None else LATE_PARTIALS
+        plan = self._plan(records.key_of, Reduced(records.merge), None, late)
+        if slices is not None and slices.gap_ms:
+            sessions: Any = PartialSessions(slices.gap_ms)
+            plan = replace(plan, assigner=sessions)
+
+        def make(batch: bool) -> Callable[[], Operator]:
+            return partial(WindowOperator, replace(plan, batch=batch))
+
+        name = "Window Aggregate"
+        return self._keyed._merged(name, aggregation, records, make, size_ms, self._late_tag)
+
+    def _slices(self) -> tuple[Slices | None, int]:
+        """How rows are cut before they are folded, and how long a window is."""
+        assigner: Any = self._assigner
+        time = self._keyed._columns._time
+        if isinstance(assigner, EventTimeSessionWindows):
+            assert time is not None
+            return Slices(time, gap_ms=assigner.gap_ms), 0
+        size_ms, slide_ms = assigner.size_ms, getattr(assigner, "slide_ms", assigner.size_ms)
+        if not assigner.is_event_time():
+            return None, size_ms
+        assert time is not None
+        return Slices(time, gcd(size_ms, slide_ms), assigner.offset_ms), size_ms
+
+
+_TRIGGERS: Final = (
+    ContinuousProcessingTimeTrigger,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+)
+_EVENT_TIME_WINDOWS: Final = (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+_WINDOWS: Final = (
+    *_EVENT_TIME_WINDOWS,
+    SlidingProcessingTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+
 
 Keyed = tuple[KeyedColumnStream, KeyedColumnStream]
 
@@ -110,7 +265,7 @@ class JoinedColumnWindows(Windowing):
 
     def __init__(self, keyed: Keyed, how: JoinKind, assigner: WindowAssigner[Any, Any]) -> None:
         check_kind(assigner, "window", WindowAssigner, "TumblingEventTimeWindows.of(…)")
-        if type(assigner) not in _WINDOWS:
+        if type(assigner) not in _EVENT_TIME_WINDOWS:
             raise PlanInvalid(
                 f"window() of a join of columns was given {assigner!r}; give tumbling, sliding or "
                 f"session windows in event time, or join records with to_records()"
@@ -217,15 +372,9 @@ class JoinedColumnWindows(Windowing):
         )
 
     def _with_late(self, sides: Iterable[int], tag: object, caller: str) -> "JoinedColumnWindows":
-        if not isinstance(tag, OutputTag):
-            raise PlanInvalid(f"{caller}() was given {tag!r}; give an OutputTag")
         for side in sides:
-            if self._late_tags[side] not in (None, tag):
-                raise PlanInvalid(
-                    f"{caller}() was given {tag!r} after {self._late_tags[side]!r}; late rows of a "
-                    f"stream have one side output only"
-                )
-            self._late_tags[side] = tag
+            known = self._late_tags[side]
+            self._late_tags[side] = check_tag(tag, caller, known, "late rows of a stream")
         left, right = self._late_tags
         if left == right and left is not None and caller != "side_output_late_data":
             raise PlanInvalid(
@@ -242,4 +391,3 @@ def _time_of(keyed: KeyedColumnStream) -> EventTime:
 
 
 _SIDES: Final = ("left", "right")
-_WINDOWS: Final = (EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows)
