@@ -1,7 +1,7 @@
 """Two joins: orders and payments of the same customer, by window and by interval.
 
 The window join pairs what is in the same ten minutes of the clock on the wall. The interval join
-pairs an order with payments of the quarter of an hour behind it, wherever the windows are cut.
+pairs an order with payments of the quarter of an hour after it, wherever the windows are cut.
 """
 
 from collections.abc import Iterator
