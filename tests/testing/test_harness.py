@@ -365,7 +365,7 @@ def test_the_exception_of_a_function_comes_as_it_is() -> None:
         (lambda: FunctionHarness(Plus()).side_output("x"), "give an OutputTag"),  # type: ignore[arg-type]
         (lambda: FunctionHarness(Plus()).advance_clock(-5), "clock cannot go back by 5"),
         (lambda: FunctionHarness.restore(None, Plus()), "give what snapshot"),  # type: ignore[arg-type]
-        (lambda: OperatorHarness(lambda stream: None), "return the stream behind"),
+        (lambda: OperatorHarness(lambda stream: None), "return the stream that the operator"),
     ],
     ids=range(10),
 )

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headgate.base.errors import HarnessMisused
     from headgate.testing.harness import FunctionHarness, OperatorHarness
-    from headgate.testing.inspection import PendingTimer
-    from headgate.testing.laws import MergeUnsound
-    from headgate.testing.local_run import LocalRun, ProgramSnapshot, run_local
+    from headgate.testing.local_run import LocalRun, PendingTimer, ProgramSnapshot, run_local
     from headgate.testing.outside import External
-    from headgate.testing.simulation import SimulationFailed, SimulationResult, simulate
+    from headgate.testing.simulation import (
+        MergeUnsound,
+        SimulationFailed,
+        SimulationResult,
+        simulate,
+    )
     from headgate.testing.sources import ManualSource
     from headgate.testing.watching import InputMutated
 
@@ -25,9 +28,9 @@ _HOMES = {
     "InputMutated": "headgate.testing.watching",
     "LocalRun": "headgate.testing.local_run",
     "ManualSource": "headgate.testing.sources",
-    "MergeUnsound": "headgate.testing.laws",
+    "MergeUnsound": "headgate.testing.simulation",
     "OperatorHarness": "headgate.testing.harness",
-    "PendingTimer": "headgate.testing.inspection",
+    "PendingTimer": "headgate.testing.local_run",
     "SimulationFailed": "headgate.testing.simulation",
     "SimulationResult": "headgate.testing.simulation",
     "ProgramSnapshot": "headgate.testing.local_run",

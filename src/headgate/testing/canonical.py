@@ -1,4 +1,4 @@
-"""What records look like, so that two runs, also of two processes, can be compared.
+"""Texts of records, by which two runs, also of two processes, are compared.
 
 Law: equal records have the same text, whatever the order of their sets and dictionaries; numbers
 that differ by rounding only, as sums in another order do, have the same text.
@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 DIGITS: Final = 9
-"""Of floating-point numbers that are compared."""
+"""Digits of floating-point numbers that are compared."""
 LONGEST: Final = 160
 DEPTH: Final = 12
 
 
 def text_of(value: object, depth: int = 0) -> str:
-    """The value as text; what it is made of counts, not which object it is."""
+    """The value as text, by its parts and not by its identity."""
     kind = type(value)
     if kind in (int, str, bytes, bool, type(None)):
         return repr(value)
@@ -59,7 +59,7 @@ def _name(kind: type) -> str:
 
 
 def short_text(text: str) -> str:
-    """For a message."""
+    """The text, cut to the length that a message may have."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
@@ -89,5 +89,5 @@ def _some_of(records: "Counter[str]") -> str:
 
 
 def copied(value: Any) -> Any:
-    """The value as it is now."""
+    """A copy of the value, by pickle."""
     return pickle.loads(pickle.dumps(value))

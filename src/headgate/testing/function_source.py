@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
-from types import TracebackType
 from typing import Any, Final
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
@@ -21,6 +20,7 @@ from headgate.core.chain.user_function import UserFunction
 from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.function import SourceFunction
 from headgate.functions.source import Source, SplitReader
+from headgate.testing.sources import next_entries
 
 try:
     from greenlet import GreenletExit, getcurrent, greenlet
@@ -29,7 +29,7 @@ except ImportError as error:  # pragma: no cover - depends on the installation
     raise ImportError(problem) from error
 
 AHEAD: Final = 4
-"""So many records it may be ahead of the task."""
+"""How many records it may be ahead of the task."""
 
 
 @dataclass(frozen=True)
@@ -81,19 +81,9 @@ class SteppedFunctionReader(SplitReader):
             if self._error is not None:
                 raise self._error
             return None if self._has_ended else []
-        first = self._rows[0]
-        if not isinstance(first, tuple):
-            del self._rows[0]
-            return first
-        records: list[Record] = []
-        timestamps: list[int | None] = []
-        for row in self._rows[:limit]:
-            if not isinstance(row, tuple):
-                break
-            records.append(row[0])
-            timestamps.append(row[1])
-        del self._rows[: len(records)]
-        return Bundle(records, None if all(t is None for t in timestamps) else timestamps)
+        taken, count = next_entries(self._rows[:limit])
+        del self._rows[:count]
+        return taken
 
     def wait_ms(self) -> float:
         until_ms = self._handover.sleeps_until_ms
@@ -154,12 +144,12 @@ class SteppedFunctionReader(SplitReader):
 
 
 class Steps:
-    """What the function has collected; lets the task go on when that is enough."""
+    """Rows that the function has collected; lets the task go on when there are enough."""
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
         self.depth = 0
-        """Of blocks under the checkpoint lock."""
+        """How many blocks under the checkpoint lock are open."""
         self.sleeps_until_ms: float | None = None
 
     def put(self, record: Record, timestamp: int | None) -> None:
@@ -179,19 +169,14 @@ class Steps:
         self.depth += 1
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.depth -= 1
-        if kind is None:
+        if error[0] is None:
             self.let_go()
 
 
 class SteppedContext(SourceContext):
-    """What ``run`` gets; the steps are also its lock."""
+    """The context of ``run``; the steps are also its lock."""
 
     def __init__(self, steps: Steps) -> None:
         self._lock = steps  # type: ignore[assignment]

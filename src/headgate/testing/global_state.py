@@ -43,21 +43,21 @@ class _Place:
 
 
 class GlobalState:
-    """As it is when this is made."""
+    """The data as it is when this object is made."""
 
     def __init__(self) -> None:
         self._places = list(_places())
         self._changed: dict[str, None] = {}
 
     def reset(self) -> None:
-        """Put everything back; remembers what has changed."""
+        """Restore all values; remembers which had changed."""
         for place in self._places:
             if place.has_changed():
                 self._changed[place.title] = None
                 place.restore()
 
     def narrow(self, modules: set[str]) -> None:
-        """Only these are concerned, and those where a run has changed something."""
+        """Watch only these modules, and those in which a run has changed something."""
         self.reset()
         concerned = modules | {
             place.module for place in self._places if place.title in self._changed

@@ -4,16 +4,19 @@ It is a small program with hand-filled sources in front (``run_local``), so that
 state, timers, serializers and snapshots are those that run on Spark.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
 from headgate.api.async_data_stream import AsyncDataStream
 from headgate.api.datastream import DataStream
 from headgate.api.environment import StreamExecutionEnvironment
-from headgate.base.elements import MIN_WATERMARK_MS, Record
+from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record
 from headgate.base.errors import HarnessMisused, HeadgateError, JobFailed
+from headgate.base.values import own
+from headgate.core.chain.operator import Operator, Output
+from headgate.core.chain.spec import OperatorSpec
 from headgate.functions.async_functions import AsyncFunction
 from headgate.functions.broadcast_functions import (
     BroadcastProcessFunction,
@@ -39,9 +42,8 @@ from headgate.functions.window_functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
-from headgate.testing.inspection import PendingTimer
-from headgate.testing.local_run import LocalRun, ProgramSnapshot
-from headgate.testing.side_outputs import SideOutputs
+from headgate.plan.job_graph import JobVertex
+from headgate.testing.local_run import LocalRun, PendingTimer, ProgramSnapshot
 from headgate.testing.sources import ManualSource
 
 KeyOf: TypeAlias = Callable[[Any], Any]
@@ -80,7 +82,7 @@ class OperatorHarness:
         self._sources = [ManualSource(f"input {number}") for number in range(1, inputs + 1)]
         self._sides = SideOutputs(NAME)
         self._name: str | None = None
-        """Of the operator; None: there are several, as in a union."""
+        """The operator's name; None: there are several, as in a union."""
         self._run = LocalRun(parallelism, None, start_ms, restore, self._sides.wrap)
         with self._users_errors():
             self._run._start(lambda env: self._build(env, apply), None)
@@ -94,7 +96,7 @@ class OperatorHarness:
             source.send(value, timestamp)
 
     def advance_watermark(self, timestamp_ms: int, input: int | None = None) -> None:
-        """Event time has come to here, on one input or (None) on all."""
+        """Advance event time, on one input or (None) on all."""
         with self._users_errors():
             for number in range(len(self._sources)) if input is None else (input - 1,):
                 self._source(number + 1).advance_watermark(timestamp_ms)
@@ -116,12 +118,7 @@ class OperatorHarness:
     def __enter__(self: Self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # What comes of it.
@@ -133,7 +130,7 @@ class OperatorHarness:
 
     @property
     def timed_output(self) -> list[tuple[Any, int | None]]:
-        """The same with the timestamps of the records."""
+        """The emitted records with their timestamps, in order."""
         return [
             (value, None if time_ms == MIN_WATERMARK_MS else time_ms)
             for value, time_ms in self._run.output
@@ -176,7 +173,7 @@ class OperatorHarness:
         if not isinstance(found, DataStream):
             raise HarnessMisused(
                 f"the harness was given a function that returns {type(found).__name__}; return the "
-                f"stream behind the operator"
+                f"stream that the operator returns"
             )
         if len(found._origins) == 1 and found._origins[0].is_plain:
             found.name(NAME)
@@ -264,7 +261,7 @@ class _Operation:
     def of(
         self, operation: str | None, window: Any, broadcast: tuple[MapStateDescriptor, ...]
     ) -> tuple[int, Apply]:
-        """The number of its inputs, and what puts it behind them."""
+        """The number of its inputs, and what applies it to them."""
         function = self._function
         if isinstance(function, BroadcastProcessFunction | KeyedBroadcastProcessFunction):
             return 2, lambda first, second: self._broadcast(first, second, broadcast)
@@ -359,3 +356,62 @@ class _WithTime(ProcessFunction[Any, Any]):
 
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
         yield value, ctx.timestamp()
+
+
+@dataclass(slots=True)
+class SideOutputs:
+    """Records that one operator has emitted to side outputs, in all its tasks."""
+
+    operator: str
+    """Its name."""
+    records: dict[str, list[Record]] = field(default_factory=dict)
+    """By the ids of the tags."""
+
+    def wrap(self, vertices: Mapping[int, JobVertex]) -> Mapping[int, JobVertex]:
+        """The vertices with an operator that keeps what it emits to side outputs."""
+        return {number: self._watched(vertex) for number, vertex in vertices.items()}
+
+    def _watched(self, vertex: JobVertex) -> JobVertex:
+        operators = tuple(
+            replace(spec, make=_Tapped(self, spec)) if spec.name == self.operator else spec
+            for spec in vertex.chain.operators
+        )
+        return replace(vertex, chain=replace(vertex.chain, operators=operators))
+
+
+class _Tapped:
+    def __init__(self, sides: SideOutputs, spec: OperatorSpec) -> None:
+        self._sides = sides
+        self._make = spec.make
+
+    def __call__(self) -> Operator:
+        operator = self._make()
+        set_up, records = operator.set_up, self._sides.records
+        operator.set_up = (  # type: ignore[method-assign]
+            lambda output: set_up(SideTap(output, records))
+        )
+        return operator
+
+
+class SideTap:
+    """An ``Output`` that keeps what is emitted to side outputs."""
+
+    def __init__(self, inner: Output, records: dict[str, list[Any]]) -> None:
+        self._inner = inner
+        self._records = records
+        self.collect = inner.collect
+        self.emit_watermark = inner.emit_watermark
+        self.emit_status = inner.emit_status
+        self.emit_marker = inner.emit_marker
+
+    @property
+    def watermark_ms(self) -> int:
+        return self._inner.watermark_ms
+
+    @watermark_ms.setter
+    def watermark_ms(self, watermark_ms: int) -> None:
+        self._inner.watermark_ms = watermark_ms
+
+    def collect_side(self, tag: str, bundle: Bundle) -> None:
+        self._records.setdefault(tag, []).extend(own(record) for record in bundle.records)
+        self._inner.collect_side(tag, bundle)

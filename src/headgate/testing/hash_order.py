@@ -35,7 +35,7 @@ class OtherProcess:
     def __init__(self, build: Build, parallelism: int, hash_seed: int) -> None:
         self.hash_seed = hash_seed
         self.problem = ""
-        """Why nothing has come of it."""
+        """Why there is no result."""
         self._process: subprocess.Popen[bytes] | None = None
         try:
             work = _shipped(build, parallelism)
@@ -60,7 +60,7 @@ class OtherProcess:
         return self._process is None or self._process.poll() is not None
 
     def texts(self) -> "dict[str, Counter[str]] | None":
-        """What has come of it, by output; None: ``problem`` says why nothing."""
+        """The outputs of the run by name; None: there are none, and ``problem`` says why."""
         if self._process is None:
             return None
         data, noise = self._process.communicate(timeout=TIMEOUT_S)

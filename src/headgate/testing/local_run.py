@@ -1,26 +1,94 @@
-"""A whole program in this process, without Spark, in virtual time."""
+"""A whole program in this process, without Spark, in virtual time; its state and its timers."""
 
-from collections.abc import Callable, Mapping
+import pickle
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from headgate.api.program import Program
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HarnessMisused, HeadgateError, JobFailed, UserFunctionFailed
+from headgate.base.moved import loads
 from headgate.control.effects import StoreCheckpoint
+from headgate.core.state.reading import StateReader
+from headgate.functions.context import TimeDomain
 from headgate.functions.state import StateDescriptor
 from headgate.host.shipping.failures import root_of
 from headgate.sim.jobs.storage import SimStorage
-from headgate.testing.inspection import PendingTimer, pending_timers, read_state
 from headgate.testing.program import Build, built_program
-from headgate.testing.results import PrintedOutput
-from headgate.testing.runtime import DEFAULT_PARALLELISM, TestingRuntime
+from headgate.testing.runtime import DEFAULT_PARALLELISM, PrintedOutput, TestingRuntime
 from headgate.testing.scenario import Wrap, calm_scenario
 from headgate.testing.sources import ManualSource
 from headgate.testing.virtual_time import virtual_time
 from headgate.testing.world import ProgramWorld
+
+_NOTHING: Final[dict[str, Any]] = {"list": list, "map": dict}
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTimer:
+    """A timer that has not fired."""
+
+    time_ms: int
+    key: Any
+    domain: TimeDomain = TimeDomain.EVENT_TIME
+
+
+def read_state(world: ProgramWorld, name: str, key: object, operator: str | None) -> Any:
+    """What a state holds at a key; raises HarnessMisused if there is no such state."""
+    problems: dict[str, None] = {}
+    kind: str | None = None
+    for title, reader in _readers(world, operator):
+        values = reader.read(name, [pickle.dumps(key)])
+        if values.problem:
+            problems[f"operator {title!r}: {values.problem}"] = None
+            continue
+        kind, (found,) = values.kind, values.values
+        if found.problem:
+            raise HarnessMisused(f"operator {title!r}, state {name!r}: {found.problem}")
+        if found.data is not None:
+            return loads(found.data)
+    if kind is not None:
+        return _NOTHING.get(kind, lambda: None)()
+    raise HarnessMisused("; ".join(problems) or f"no operator has a state {name!r}")
+
+
+def pending_timers(
+    world: ProgramWorld, key: object = None, operator: str | None = None
+) -> list[PendingTimer]:
+    """Timers that have not fired, in the order of their times; ``key`` None: of all keys."""
+    found = [
+        PendingTimer(*timer)
+        for _, reader in _readers(world, operator)
+        for timer in reader.timers()
+        if key is None or timer[1] == key
+    ]
+    return sorted(found, key=lambda timer: (timer.time_ms, timer.domain.value, repr(timer.key)))
+
+
+def _readers(world: ProgramWorld, operator: str | None) -> Iterator[tuple[str, StateReader]]:
+    """Readers of the state of each task of each operator that keeps state by key."""
+    vertices = world.driver.vertices
+    known: dict[str, None] = {}
+    is_found = False
+    for task in world.running:
+        for spec in vertices[task.order.vertex].chain.operators:
+            if operator is not None and operator not in (spec.name, spec.uid):
+                known[spec.name] = None
+                continue
+            is_found = True
+            reader = task.task.state_reader(spec.uid)
+            if reader is not None:
+                yield spec.name, reader
+            elif operator is not None:
+                raise HarnessMisused(
+                    f"operator {operator!r} keeps no state by key; call key_by() before it"
+                )
+    if operator is not None and not is_found:
+        raise HarnessMisused(
+            f"there is no operator {operator!r}; there are {', '.join(map(repr, known))}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +150,7 @@ class LocalRun:
 
     @property
     def output(self) -> list[Any]:
-        """What has come out of the stream that ``build`` returned, in order of arrival."""
+        """The records of the stream that ``build`` returned, in order of arrival."""
         outputs = [found for found in self._runtime.outputs if not isinstance(found, PrintedOutput)]
         if len(outputs) != 1:
             names = ", ".join(repr(found.name) for found in outputs)
@@ -140,12 +208,7 @@ class LocalRun:
     def __enter__(self) -> "LocalRun":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # State.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headgate.testing.simulation import SimulationResult
 
 _INTERNAL = ("headgate.testing.", "headgate.sim.", "headgate.core.")
-"""What leads from a test to its program; the other two are hidden only where the first is there."""
+"""Frames between a test and its program; the last two are hidden only below the first."""
 _OPTIONS = {"headgate_seeds": "HEADGATE_SEEDS", "headgate_seed": "HEADGATE_SEED"}
 
 
@@ -77,12 +77,12 @@ class HarnessMaker:
         self._stack = stack
 
     def __call__(self, function: Any, *args: Any, **named: Any) -> "FunctionHarness":
-        """See ``FunctionHarness``."""
+        """A harness around a function, with the arguments of ``FunctionHarness``."""
         kind: type[FunctionHarness] = import_module("headgate.testing").FunctionHarness
         return self._stack.enter_context(kind(function, *args, **named))
 
     def restore(self, snapshot: Any, function: Any, *args: Any, **named: Any) -> "FunctionHarness":
-        """See ``FunctionHarness.restore``."""
+        """A harness that begins with a snapshot, as ``FunctionHarness.restore`` makes it."""
         kind: type[FunctionHarness] = import_module("headgate.testing").FunctionHarness
         return self._stack.enter_context(kind.restore(snapshot, function, *args, **named))
 

@@ -25,7 +25,7 @@ Build: TypeAlias = Callable[[StreamExecutionEnvironment], Any]
 
 
 def built_program(build: Build, runtime: TestingRuntime) -> Program | None:
-    """What ``build`` has written and not executed itself; None: there is nothing left."""
+    """The program that ``build`` has not executed itself; None: there is nothing left."""
     if not callable(build):
         raise HarnessMisused(f"{build!r} cannot be called; give a function build(env)")
     with runtime_replaced(runtime):
@@ -70,7 +70,7 @@ def _collect(stream: DataStream, runtime: TestingRuntime, name: str) -> None:
 
 
 def scaled(graph: StreamGraph, parallelism: int | None, timeout_ms: int) -> StreamGraph:
-    """The same program with another parallelism where it is not 1, and with a buffer timeout."""
+    """The graph with another parallelism where it is not 1, and with a buffer timeout."""
     nodes = {
         number: replace(
             node,

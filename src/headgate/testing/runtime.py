@@ -1,22 +1,151 @@
 """The runtime of programs under test: they run in this process, without Spark.
 
-What only Spark can do (DataFrames, streaming queries) is refused in one sentence.
+What only Spark can do (DataFrames, streaming queries) is refused in one sentence. Records end in
+lists, which every attempt of the job shares. Law: in a run with faults a record counts once its
+checkpoint is complete, or at the end of the job, and once only, however often it is committed;
+otherwise it counts when it is written.
 """
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from itertools import count
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 from headgate.api.job import JobExecutionResult, JobStatus, Promise, RunningJob
 from headgate.api.program import Program
+from headgate.api.types.types import TypeInformation
 from headgate.base.checkpoints import Stop
 from headgate.base.elements import Record
 from headgate.base.errors import HarnessMisused
+from headgate.base.values import own
+from headgate.connectors.formats.record_text import printed_text
+from headgate.connectors.print_sink import format_prefix
+from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.function import SourceFunction
-from headgate.functions.sink import Sink
+from headgate.functions.sink import Committer, CommittingSinkWriter, Sink, TwoPhaseCommittingSink
 from headgate.functions.source import Source
 from headgate.testing.function_source import SteppedFunctionSource
-from headgate.testing.results import OutputSink, PrintedOutput, PrintedSink, StreamOutput
+from headgate.testing.outside import ByReference
+
+Batch: TypeAlias = tuple[int, int, list[Record]]
+"""The number of the writer, its own among those of the writer, and the records."""
+
+
+class StreamOutput(ByReference):
+    """The records of one output, in order of arrival."""
+
+    def __init__(self, name: str, staged: bool = False) -> None:
+        """``staged``: records wait for their checkpoint, or the end, as a run may be repeated."""
+        self.name = name
+        self.staged = staged
+        self.records: list[Record] = []
+        self._writers = count(1)
+        self._committed: set[tuple[int, int]] = set()
+
+    def next_writer(self) -> int:
+        """A number that no other writer has."""
+        return next(self._writers)
+
+    def take(self, records: Sequence[Record]) -> None:
+        """Add records to the output."""
+        self.records += records
+
+    def commit(self, batch: Batch) -> None:
+        """Add a batch of records, unless it was added before."""
+        writer, number, records = batch
+        if (writer, number) not in self._committed:
+            self._committed.add((writer, number))
+            self.take(records)
+
+
+class PrintedOutput(StreamOutput):
+    """The lines that were printed, with the number of the task, and the records."""
+
+    def __init__(self, name: str, staged: bool, echo: Callable[[str], None]) -> None:
+        super().__init__(name, staged)
+        self.lines: list[str] = []
+        self._echo_line = echo
+
+    def take(self, records: Sequence[Record]) -> None:
+        """Pairs of line and record."""
+        for line, record in records:
+            self.lines.append(line)
+            self.records.append(record)
+            self._echo_line(line)
+
+
+class OutputSink(TwoPhaseCommittingSink):
+    """Ends in an output."""
+
+    def __init__(self, output: StreamOutput) -> None:
+        self.output = output
+
+    def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
+        return StreamOutputWriter(self.output)
+
+    def create_committer(self, context: ConnectorContext) -> Committer:
+        return StreamOutputCommitter(self.output)
+
+
+class PrintedSink(OutputSink):
+    """The lines that ``print`` would print."""
+
+    def __init__(self, output: PrintedOutput, identifier: str | None) -> None:
+        super().__init__(output)
+        self.identifier = identifier
+        self.type_info: TypeInformation | None = None
+
+    def for_type(self, type_info: TypeInformation | None) -> "PrintedSink":
+        """This sink, for records of a declared type."""
+        self.type_info = type_info
+        return self
+
+    def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
+        task = context.task
+        prefix = format_prefix(self.identifier, task.subtask, task.parallelism)
+        text = printed_text(self.type_info)
+        return StreamOutputWriter(self.output, lambda record: (prefix + text(record), own(record)))
+
+
+class StreamOutputWriter(CommittingSinkWriter):
+    """Writes the records of one task to an output."""
+
+    def __init__(
+        self, output: StreamOutput, made: Callable[[Record], Record] | None = None
+    ) -> None:
+        """``made``: what becomes of a record."""
+        self._output = output
+        self._staged = output.staged
+        self._made = made or own  # whoever has sent it may still change it
+        self._writer = output.next_writer()
+        self._number = 0
+        self._records: list[Record] = []
+
+    def write(self, records: list[Record]) -> None:
+        taken = [self._made(record) for record in records]
+        if self._staged:
+            self._records += taken
+        else:
+            self._output.take(taken)
+
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Batch]:
+        if not self._records:
+            return ()
+        self._number += 1
+        records, self._records = self._records, []
+        return [(self._writer, self._number, records)]
+
+
+class StreamOutputCommitter(Committer):
+    """Commits the records of one task to an output."""
+
+    def __init__(self, output: StreamOutput) -> None:
+        self._output = output
+
+    def commit(self, committables: Sequence[Any]) -> None:
+        for batch in committables:
+            self._output.commit(batch)
+
 
 DEFAULT_PARALLELISM = 2
 JOB_ID = "testing"
@@ -29,7 +158,7 @@ class RunProgram(Protocol):
 
 
 class TestingRuntime:
-    """See ``headgate.api.runtime.Runtime``."""
+    """Implements ``headgate.api.runtime.Runtime`` without Spark."""
 
     __test__ = False
 
@@ -44,7 +173,7 @@ class TestingRuntime:
         that records count when they are committed, and what is printed is not seen.
         """
         self.outputs: list[StreamOutput] = []
-        """Of all sinks that ``collect`` and ``print`` have made."""
+        """The outputs of all sinks that ``collect`` and ``print`` have made."""
         self._run = run
         self._parallelism = parallelism
         self._settings = dict(settings or {})
@@ -64,7 +193,7 @@ class TestingRuntime:
         return self.output_sink("collect")
 
     def output_sink(self, name: str) -> OutputSink:
-        """What comes to it can be read under this name, if no other sink has it."""
+        """A sink for an output of this name, followed by a number if the name is taken."""
         output = StreamOutput(self._free(name), self._with_faults)
         self.outputs.append(output)
         return OutputSink(output)
@@ -129,7 +258,7 @@ class TestingRuntime:
         return "<p>This job has run in a test.</p>"
 
     def _free(self, name: str) -> str:
-        """The name, with a number behind it if another output has it."""
+        """The name, followed by a number if another output has it."""
         taken = {output.name for output in self.outputs}
         return next(
             candidate
@@ -147,7 +276,7 @@ def _refuse(what: str, instead: str) -> NoReturn:
 
 
 class CollectedRecords(Iterator[Record]):
-    """What ``execute_and_collect`` gives; the job has ended already."""
+    """The result of ``execute_and_collect``; the job has ended already."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = iter(list(records))
@@ -164,7 +293,7 @@ class CollectedRecords(Iterator[Record]):
 
 
 class EndedJob:
-    """See ``RunningJob``: a program under test has ended when ``execute`` returns."""
+    """A ``RunningJob`` that has ended: a program under test ends before ``execute`` returns."""
 
     job_id = JOB_ID
 

@@ -67,9 +67,9 @@ class ProgramScenario(RecoveryScenario):
     """All attempts of one run."""
 
     parallelisms: tuple[int | None, int | None, int | None] = (None, None, None)
-    """Of operators that do not have 1: at first, and after a savepoint; None: their own."""
+    """Of operators that do not have 1, at first and after each savepoint; None: their own."""
     timeout_ms: int = 0
-    """Of buffers."""
+    """The buffer timeout."""
     wrap: Wrap = lambda vertices: vertices
     inline_functions: bool = True
     """Whether loops have the functions in them, as in production."""
@@ -87,7 +87,7 @@ class ProgramScenario(RecoveryScenario):
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What may differ from a calm run."""
+    """What is drawn for a run, and may differ from a calm run."""
 
     parallelism: bool = True
     scheduling: bool = True
@@ -151,7 +151,7 @@ def _draw_checkpoints(random: Random, length_ms: float, are_needed: bool) -> Che
 
 
 def _draw_order(plan: ProgramScenario, watch: Watch, random: Random) -> None:
-    """What makes things happen in another order."""
+    """Draw what changes the order of events."""
     watch.poll_limits = random.choice(((1,), (1, 2, 3), (1, 3, 10), (50,)))
     watch.pauses = random.choice(((0.0, 0.0, 1.0), (0.0, 5.0), (1.0, 10.0), (20.0,)))
     plan.timeout_ms = random.choice((0, 0, 1, 10))

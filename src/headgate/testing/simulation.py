@@ -2,26 +2,29 @@
 
 The first run is calm. Each seed draws another clock, parallelism, order of steps and faults. Law:
 every run commits what the calm one has committed, or the program relies on something that no
-cluster promises; a seed that fails, fails again.
+cluster promises; a seed that fails, fails again. Runs alone rarely show that the order in which
+windows merge matters, so ``merge`` of aggregate functions is tried with records of the calm run.
 """
 
 import gc
 import os
+import pickle
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from typing import Any, Final
 
 from headgate.api.program import Program
 from headgate.base.errors import HarnessMisused, HeadgateError, UserFunctionFailed
 from headgate.functions.source import why_not_rewound
+from headgate.functions.window_functions import AggregateFunction
 from headgate.host.shipping.failures import root_of
-from headgate.testing.canonical import copied, counted, difference, text_of
+from headgate.testing.canonical import copied, counted, difference, short_text, text_of
 from headgate.testing.global_state import GlobalState
 from headgate.testing.hash_order import OtherProcess
-from headgate.testing.laws import MergeUnsound, check_aggregates
 from headgate.testing.outside import externals
 from headgate.testing.program import Build, built_program
 from headgate.testing.runtime import DEFAULT_PARALLELISM, TestingRuntime
@@ -58,13 +61,13 @@ class SimulationFailed(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What ``simulate`` has seen."""
+    """The result of ``simulate``."""
 
     outputs: dict[str, list[Any]]
-    """Of the calm run, by name."""
+    """The outputs of the calm run, by name."""
     seeds: int
     attempts: int
-    """Of all runs together: one more for each time that a job was restored."""
+    """Attempts of all runs together: one more for each time that a job was restored."""
     steps: int
 
 
@@ -175,7 +178,7 @@ class _Simulation:
         self._calm = _RunResult()
 
     def begin(self) -> _RunResult:
-        """The calm run, and what can be told from it alone."""
+        """Do the calm run, and the checks that need no other run."""
         self._calm = calm = self.run(0, CALM)
         if calm.error is not None:
             raise _failed(f"the calm run fails: {_words(calm.error)}", None, calm) from root_of(
@@ -273,7 +276,7 @@ class _Simulation:
         return "" if calm is None else _compared(calm.texts(), run.texts())
 
     def _cause(self, seed: int) -> str:
-        """What of all that differs from the calm run is enough to make it go wrong."""
+        """The smallest difference from the calm run that is enough to make it fail, in words."""
         for what, words in _ladder(self.faults):
             if self._verdict(self.run(seed, what), self._calm):
                 return words
@@ -396,3 +399,69 @@ def calm_texts(build: Build, parallelism: int) -> "dict[str, Counter[str]]":
     if run.error is not None:
         raise run.error
     return run.texts()
+
+
+TRIPLES: Final = 12
+
+
+class MergeUnsound(HeadgateError):
+    """The result of an aggregate function depends on the order in which windows merge."""
+
+    def __init__(self, operator: str, function: str, left: str, right: str) -> None:
+        super().__init__(
+            f"operator {operator!r}: merge() of {function} gives {left} or {right} for the same "
+            f"records, by the order of merging; let it be associative, and agree with add()"
+        )
+        self.operator = operator
+
+
+def check_aggregates(program: Program, samples: dict[int, list[bytes]]) -> None:
+    """Try ``merge`` with records that have come to its operator; raises MergeUnsound."""
+    for number, node in program.graph.nodes.items():
+        for _, function in node.functions:
+            if (
+                isinstance(function, AggregateFunction)
+                and type(function).merge is not AggregateFunction.merge
+            ):
+                keys = [edge.ship.key_of for edge in program.graph.inputs_of(number)]
+                for records in _triples(samples.get(number, []), keys[0] if keys else None):
+                    _check_merge(node.name, function, records)
+
+
+def _triples(samples: list[bytes], key_of: Any) -> Iterator[tuple[bytes, ...]]:
+    """Three records of the same key each."""
+    by_key: dict[str, list[bytes]] = {}
+    for data in samples:
+        key = "" if key_of is None else text_of(key_of(pickle.loads(data)))
+        by_key.setdefault(key, []).append(data)
+    count = 0
+    for of_key in by_key.values():
+        for at in range(max(1, len(of_key) - 2)):
+            triple = of_key[at : at + 3]
+            while len(triple) < 3:
+                triple = [*triple, triple[-1]]
+            yield tuple(triple)
+            count += 1
+            if count >= TRIPLES:
+                return
+
+
+def _check_merge(operator: str, function: Any, records: tuple[bytes, ...]) -> None:
+    def folded(*parts: bytes) -> Any:
+        accumulator = function.create_accumulator()
+        for data in parts:
+            accumulator = function.add(pickle.loads(data), accumulator)
+        return accumulator
+
+    def result(accumulator: Any) -> str:
+        return text_of(function.get_result(accumulator))
+
+    for first, second, third in list(permutations(records))[:2]:
+        merge = function.merge
+        left = result(merge(merge(folded(first), folded(second)), folded(third)))
+        right = result(merge(folded(first), merge(folded(second), folded(third))))
+        added = result(merge(folded(first, second), folded(third)))
+        for other in (right, added):
+            if left != other:
+                name = type(function).__name__
+                raise MergeUnsound(operator, name, short_text(left), short_text(other))

@@ -5,6 +5,7 @@ and a restored job reads again what came after its checkpoint.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from math import inf
 from typing import Any, TypeAlias
 
@@ -79,7 +80,7 @@ class ManualSource(Source):
         return tuple(len(log.entries) for log in self._topic.logs)
 
     def skip(self, sent: Sequence[int]) -> None:
-        """Another source like this has sent so much before, and its readers go on behind that."""
+        """Another source like this has sent so much before, and its readers go on after that."""
         for log, count in zip(self._topic.logs, sent, strict=False):
             missing = count - len(log.entries)
             log.entries[:0] = [(None, None)] * missing
@@ -118,7 +119,7 @@ class ManualSource(Source):
 
 
 class ManualTopic(ByReference):
-    """What was sent, outside of the job."""
+    """The logs of what was sent; they are outside of the job."""
 
     def __init__(self, splits: int) -> None:
         self.logs = [ManualLog() for _ in range(splits)]
@@ -130,20 +131,31 @@ class ManualTopic(ByReference):
 
 
 class ManualLog:
-    """What was sent to one split, in order."""
+    """The log of one split."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.has_ended = False
         self.watermark_ms: int | None = None
         self.wake: Callable[[], None] = lambda: None
-        """Of the reader that reads it now."""
+        """Wakes the reader that reads it now."""
 
     def alone(self) -> "ManualLog":
-        """The same without its reader."""
+        """A copy without its reader."""
         log = ManualLog()
         log.entries, log.has_ended = list(self.entries), self.has_ended
         return log
+
+
+def next_entries(entries: Sequence[Entry]) -> tuple[Bundle | Watermark | StreamStatus, int]:
+    """The records in front, or one element that is no record; and how many entries that is."""
+    first = entries[0]
+    if not isinstance(first, tuple):
+        return first, 1
+    rows = list(takewhile(lambda entry: isinstance(entry, tuple), entries))
+    records, timestamps = map(list, zip(*rows, strict=True))
+    untimed = all(timestamp is None for timestamp in timestamps)
+    return Bundle(records, None if untimed else timestamps), len(rows)
 
 
 class ManualReader(SplitReader):
@@ -158,19 +170,9 @@ class ManualReader(SplitReader):
         entries = self._log.entries
         if self._at == len(entries):
             return None if self._log.has_ended else []
-        first = entries[self._at]
-        if not isinstance(first, tuple):
-            self._at += 1
-            return first
-        records: list[Record] = []
-        timestamps: list[int | None] = []
-        for entry in entries[self._at : self._at + limit]:
-            if not isinstance(entry, tuple):
-                break
-            records.append(entry[0])
-            timestamps.append(entry[1])
-        self._at += len(records)
-        return Bundle(records, None if all(t is None for t in timestamps) else timestamps)
+        taken, count = next_entries(entries[self._at : self._at + limit])
+        self._at += count
+        return taken
 
     def wait_ms(self) -> float:
         return inf

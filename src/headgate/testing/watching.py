@@ -37,7 +37,7 @@ class InputMutated(HeadgateError):
 
 
 class Watch:
-    """Of one run."""
+    """Watches the operators of one run."""
 
     def __init__(self, seed: int = 0, *, mutation: bool = False) -> None:
         """``mutation``: raise if an operator changes its input."""
@@ -58,7 +58,7 @@ class Watch:
         return bool(self._mutation or self.takes_samples or self.poll_limits or self.pauses)
 
     def wrap(self, vertices: Mapping[int, JobVertex]) -> Mapping[int, JobVertex]:
-        """The same vertices, with operators that are watched."""
+        """The vertices with operators that are watched."""
         if not self.is_needed:
             return vertices
         return {number: self._watched(vertex) for number, vertex in vertices.items()}

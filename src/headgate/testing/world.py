@@ -43,7 +43,7 @@ IN_WORDS: Final = {
     "kill": "worker lost",
     "cut": "connection broken",
 }
-"""What happens to a program."""
+"""Faults and restarts of a program."""
 
 
 class ProgramWorld(SimWorld):
