@@ -193,7 +193,7 @@ Keyed = tuple[KeyedColumnStream, KeyedColumnStream]
 
 
 def joined(first: ColumnStream, second: object, how: object) -> "JoinedColumnStreams":
-    """See ``ColumnStream.join``."""
+    """Check the arguments of ``ColumnStream.join`` and begin the join."""
     if not isinstance(second, ColumnStream):
         raise PlanInvalid(
             f"join() of columns was given {second!r}; give another stream of columns, such as "

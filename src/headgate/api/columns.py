@@ -521,7 +521,7 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def refuse_unfit(caller: str, attempt: Callable[[], Any]) -> Any:
-    """What an attempt with an empty batch gives; raises PlanInvalid."""
+    """Return the result of ``attempt``; raises PlanInvalid if the columns do not fit."""
     try:
         return attempt()
     except BatchUnfit as error:
@@ -529,7 +529,7 @@ def refuse_unfit(caller: str, attempt: Callable[[], Any]) -> Any:
 
 
 def columns_of(stream: DataStream, schema: object) -> ColumnStream:
-    """See ``DataStream.columns``."""
+    """The records of a stream as columns, for ``DataStream.columns``."""
     known = None if schema is None else runtime().arrow_schema(schema, "columns")
     untyped = (None, Types.PICKLED_BYTE_ARRAY())
     for origin in stream._origins:
@@ -540,7 +540,7 @@ def columns_of(stream: DataStream, schema: object) -> ColumnStream:
 
 
 def batched(stream: DataStream, schema: object, rows: int) -> ColumnStream:
-    """See ``DataStream.to_arrow``."""
+    """The records of a stream in batches of columns, for ``DataStream.to_arrow``."""
     if type(rows) is not int or rows < 1:
         raise PlanInvalid(f"to_arrow() was given rows={rows!r}; give a whole number above 0")
     known = runtime().arrow_schema(schema, "to_arrow")

@@ -156,7 +156,7 @@ class DataStream(OperatorSettings, Generic[T]):
     def filter(self, func: Callable[[T], object] | FilterFunction[T]) -> "DataStream[T]": ...
 
     def filter(self, func: Any) -> "DataStream":
-        """Those records for which the function says yes: ``stream.filter(lambda x: x > 0)``."""
+        """The records for which the function returns true: ``stream.filter(lambda x: x > 0)``."""
         check_function(func, "filter", FilterFunction)
         stream = self._each("Filter", FilterOperator, "filter", func, self._type)
         stream._origins[0].transformation.passes_on = True
@@ -534,7 +534,7 @@ class DataStream(OperatorSettings, Generic[T]):
         return frame
 
     def get_type(self) -> TypeInformation:
-        """What was declared; any Python object if nothing was."""
+        """The declared type; that of any Python object if none was declared."""
         return self._type or Types.PICKLED_BYTE_ARRAY()
 
     def get_execution_environment(self) -> "StreamExecutionEnvironment":
@@ -594,7 +594,7 @@ class DataStream(OperatorSettings, Generic[T]):
         )
 
     def _read(self) -> tuple[Origin, ...]:
-        """What an operator reads that takes records of this stream."""
+        """The origins that an operator on this stream reads."""
         return self._origins
 
     def _shipped(self, ship: ShipStrategy) -> "DataStream[T]":

@@ -43,12 +43,12 @@ _DROP_TIMES: Final = frozenset({"aggregates", "batch maker", "row maker"})
 
 
 class TranslationContext(NamedTuple):
-    """What is known when a transformation becomes a node of the graph."""
+    """Facts that are known when a transformation becomes a node of the graph."""
 
     parallelism: int
     batch: bool
     splits: tuple[object, ...] = ()
-    """Those of a source, if they are dealt out when the job starts."""
+    """The splits of a source, if they are dealt out when the job starts."""
     sort_bytes: int = SORT_BYTES
     """Memory for the records of a batch that are being sorted, in each operator of a task."""
     assigned: bool = False
@@ -56,7 +56,7 @@ class TranslationContext(NamedTuple):
     listed: bool = False
     """… and has them from ``splits``, not from an enumerator."""
     strategy: WatermarkStrategy | None = None
-    """What the source applies to each split, in place of the operator after it."""
+    """The strategy that the source applies to each split, in place of the operator after it."""
 
 
 Translate: TypeAlias = Callable[[TranslationContext], Factory]
@@ -94,7 +94,7 @@ class Transformation:
     takes_strategy: bool = False
     """A source without a watermark strategy, which may apply that of the operator after it."""
     split_strategy: WatermarkStrategy | None = None
-    """What it does to event time, a source right before it may do for each split."""
+    """The strategy that a source right before it may apply to each split in its place."""
     is_internal: bool = False
     """A part of another operator: it has no state, and its user no handle on it."""
 
@@ -145,7 +145,7 @@ class JobFile:
 
 @dataclass(slots=True)
 class Unexecuted:
-    """What the programs of this process have written and not executed: a forgotten ``execute()``.
+    """Finds programs of this process that were written and not executed: a forgotten ``execute()``.
 
     It knows drafts by number, so that a program that nobody needs can be garbage collected.
     """
@@ -153,7 +153,7 @@ class Unexecuted:
     has_executed: bool = False
     """A job was launched, or a DataFrame was made."""
     _drafts: set[int] = field(default_factory=set)
-    """Those with operators that wait to be executed."""
+    """Drafts with operators that wait to be executed."""
     _with_sinks: set[int] = field(default_factory=set)
 
     def written(self, draft: int, is_sink: bool) -> None:
@@ -163,7 +163,7 @@ class Unexecuted:
             self._with_sinks.add(draft)
 
     def forgotten(self, draft: int) -> None:
-        """Whatever a draft had waiting was executed or dropped."""
+        """The operators of a draft were executed or dropped."""
         self._drafts.discard(draft)
         self._with_sinks.discard(draft)
 

@@ -149,7 +149,7 @@ class StreamExecutionEnvironment:
     def register_slot_sharing_group(
         self, slot_sharing_group: SlotSharingGroup
     ) -> "StreamExecutionEnvironment":
-        """Say what a group needs, which operators then name by its name."""
+        """Declare the resources of a group, to which operators then refer by its name."""
         if not isinstance(slot_sharing_group, SlotSharingGroup):
             raise PlanInvalid(
                 f"register_slot_sharing_group() was given {slot_sharing_group!r}; "
@@ -203,7 +203,7 @@ class StreamExecutionEnvironment:
     def set_restart_strategy(
         self, restart_strategy_configuration: RestartStrategyConfiguration
     ) -> None:
-        """What shall happen after a failure; it replaces what was set before."""
+        """Set what happens after a failure; replaces the strategy that was set before."""
         if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
             raise PlanInvalid(
                 f"set_restart_strategy() was given {restart_strategy_configuration!r}; "
@@ -232,7 +232,7 @@ class StreamExecutionEnvironment:
         return backend_of(self._configuration)
 
     def enable_changelog_state_backend(self, enabled: bool) -> "StreamExecutionEnvironment":
-        """Stored without effect: there is no such log here, and a job that enables it warns."""
+        """Stored without effect: there is no changelog, and a job that enables it warns."""
         self._configuration.set_boolean(CHANGELOG, enabled)
         return self
 
@@ -298,7 +298,7 @@ class StreamExecutionEnvironment:
         self._configuration.set_string(EXECUTABLE, check_text(python_exec, "set_python_executable"))
 
     def set_resource_profile(self, profile: object) -> "StreamExecutionEnvironment":
-        """What each slot of the job gets from Spark: a ``pyspark.resource.ResourceProfile``.
+        """Resources that Spark gives each slot of the job: a ``pyspark.resource.ResourceProfile``.
 
         ::
 

@@ -59,15 +59,15 @@ class FrameStream(DataStream[Row]):
     def map_batches(
         self, func: Callable[[Any], Any], schema: object = None, form: str | None = None
     ) -> "ColumnStream":
-        """See ``ColumnStream.map_batches``."""
+        """Call a function with each batch of rows; see ``ColumnStream.map_batches``."""
         return self._try(lambda columns: columns.map_batches(func, schema, form))
 
     def select(self, *names: str, **expressions: Any) -> "ColumnStream":
-        """See ``ColumnStream.select``."""
+        """Some columns, and new ones; see ``ColumnStream.select``."""
         return self._try(lambda columns: columns.select(*names, **expressions))
 
     def with_column(self, name: str, expression: Any) -> "ColumnStream":
-        """See ``ColumnStream.with_column``."""
+        """All columns and another one; see ``ColumnStream.with_column``."""
         return self._try(lambda columns: columns.with_column(name, expression))
 
     @overload

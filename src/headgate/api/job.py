@@ -42,14 +42,14 @@ ENDED: Final = {status.name for status in JobStatus if status.is_globally_termin
 
 
 class JobID(str):
-    """The name under which a job is known: a text."""
+    """The id of a job: a string."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class JobExecutionResult:
-    """What is left of a job that has finished."""
+    """The result of a job that has finished."""
 
     job_id: str
     net_runtime_ms: int = 0
@@ -73,7 +73,7 @@ class JobExecutionResult:
 
 
 class Promise(Protocol[_Answer]):
-    """What comes later, as ``concurrent.futures.Future`` has it."""
+    """A result that comes later; the interface is that of ``concurrent.futures.Future``."""
 
     def done(self) -> bool: ...
 
@@ -82,7 +82,7 @@ class Promise(Protocol[_Answer]):
 
 
 class RunningJob(Protocol):
-    """What the rooms above give for a program that they have started."""
+    """A job that a runtime has started."""
 
     @property
     def job_id(self) -> str: ...

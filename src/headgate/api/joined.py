@@ -128,7 +128,7 @@ class CoGroupedWindows(TwoStreamWindows[T, U]):
 
 
 class TwoStreams(Generic[_Windows, T, U]):
-    """Two streams that are to meet; say next by which keys."""
+    """Two streams that are to be joined or grouped; name the first key with ``where``."""
 
     _windows: Callable[[KeyedStream, KeyedStream, Any], _Windows]
 
@@ -195,7 +195,7 @@ class EqualTo(Generic[_Windows]):
         self._windows = windows
 
     def window(self, assigner: WindowAssigner[Any, Any]) -> _Windows:
-        """In which windows they meet."""
+        """Set the windows in which the streams are joined or grouped."""
         return self._windows(self._first, self._second, assigner)
 
 

@@ -32,7 +32,7 @@ from headgate.plan.stream_graph import (
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What an environment hands to the runtime."""
+    """A program as an environment passes it to the runtime."""
 
     graph: StreamGraph
     name: str
@@ -46,7 +46,7 @@ class Program:
     requirements: tuple[str, str | None] | None = None
     """A file that pip reads, and a folder with all packages or None."""
     resource_profile: object | None = None
-    """What Spark's tasks of the job get; None: what the session says."""
+    """The resource profile of the job's Spark tasks; None: that of the session."""
 
 
 DEFAULT_NAME = "unnamed"
@@ -286,7 +286,7 @@ def _policy_of(transformation: Transformation, settings: JobSettings) -> ErrorPo
 def _splits_of(
     transformation: Transformation, parallelism: int
 ) -> tuple[tuple[object, ...], SplitDiscovery | None]:
-    """Those of a source, or how the driver finds them while the job runs."""
+    """The splits of a source, or how the driver finds them while the job runs."""
     if transformation.source is None:
         return (), None
     return find_splits(transformation.source, transformation.name, parallelism)

@@ -22,7 +22,7 @@ from headgate.base.values import ATOMS, SOLE_HOLDER, holds_own_items, holds_own_
 
 
 class RowKind(Enum):
-    """What a row of a changing table says."""
+    """The kind of change that a row stands for in a changing table."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -77,7 +77,7 @@ class Row:
 
     @classmethod
     def of_kind(cls, row_kind: RowKind, *args: Record, **kwargs: Record) -> "Row":
-        """A row that says something else than insert."""
+        """A row of this kind."""
         row = cls(*args, **kwargs)
         row.set_row_kind(row_kind)
         return row
@@ -219,7 +219,7 @@ class Row:
     def __headgate_maker__(
         names: tuple[str, ...],
     ) -> "Callable[[Sequence[Sequence[Record]]], list[Row]] | None":
-        """What makes rows with these names of columns; None: they do not consist of fields."""
+        """Returns a maker of rows from columns with these names; None: such rows have no fields."""
         to_fields = _fields_maker(names)
         if to_fields is None:
             return None
@@ -237,7 +237,7 @@ class Row:
         return row
 
     def __headgate_key__(self) -> "Row":
-        """What stands for it as a key: the same for equal rows."""
+        """The key that the row stands for: the same for equal rows."""
         names = names_of(self)
         if names is None or len(names) != len(self) or names == sorted(names):
             return self

@@ -34,7 +34,7 @@ class Runtime(Protocol):
     """
 
     def settings(self) -> Mapping[str, str]:
-        """What flags, environment variables and files say; a new environment begins with it."""
+        """Settings of flags, environment variables and files; new environments begin with them."""
 
     def default_parallelism(self, configuration: Mapping[str, str]) -> int:
         """The parallelism of operators that set none, in an environment that sets none."""

@@ -83,7 +83,7 @@ class Windowing:
         return self
 
     def evictor(self: _Self, evictor: Evictor[Any, Any]) -> _Self:
-        """What leaves a window before or after it fires; until then all its records are kept."""
+        """Remove records from a window before or after it fires; it keeps all until then."""
         check_kind(evictor, "evictor", Evictor, "CountEvictor.of(10)")
         self._evictor = evictor
         return self
@@ -110,7 +110,7 @@ class Windowing:
         function: WindowCall | None,
         late_tag: str | None = None,
     ) -> WindowPlan:
-        """As it stands now; what is said later holds for later operators only."""
+        """The plan as it is now; later settings hold for later operators only."""
         trigger = self._trigger or self._assigner.get_default_trigger(self._environment)
         return WindowPlan(
             key_of,
@@ -164,7 +164,7 @@ _WindowFunction: TypeAlias = (
 
 
 class Windows(Windowing, Generic[T]):
-    """What windows with and without keys have alike."""
+    """Base of windows with and without keys."""
 
     _kinds: tuple[type, type]
     """Classes of functions for ``process`` and ``apply``."""
@@ -286,7 +286,7 @@ class Windows(Windowing, Generic[T]):
         return self._field("max_by", position_to_max_by)
 
     def get_input_type(self) -> TypeInformation:
-        """What was declared for the records that come in."""
+        """The declared type of the input records."""
         return self._stream.get_type()
 
     def _listed(

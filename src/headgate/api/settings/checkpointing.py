@@ -185,7 +185,7 @@ class CheckpointConfig:
         return self.set_checkpoint_storage(FileSystemCheckpointStorage(checkpoint_path))
 
     def get_checkpoint_storage(self) -> CheckpointStorage | None:
-        """What was set, or nothing."""
+        """The storage that was set; None: none was."""
         settings = self._settings
         if settings.storage == "jobmanager":
             return JobManagerCheckpointStorage(settings.folder or None)

@@ -27,7 +27,7 @@ class ConfigOption(Generic[_Value]):
     parse: Callable[[str], _Value]
     """Raises ValueError if the text is no such value."""
     expected: str
-    """What the text should have been."""
+    """What kind of text is expected, for error messages."""
     default: _Value | None = None
 
 
@@ -230,7 +230,7 @@ class Configuration:
 
 
 class ExecutionConfig:
-    """What concerns all operators of an environment; it writes to its configuration.
+    """Settings for all operators of an environment; it writes them to the configuration.
 
     Two are equal if everything that they hold is.
     """
@@ -339,7 +339,7 @@ class ExecutionConfig:
         return self
 
     def get_global_job_parameters(self) -> dict[str, str]:
-        """What ``RuntimeContext.get_job_parameter`` reads."""
+        """The parameters that ``RuntimeContext.get_job_parameter`` reads."""
         return {**_parameters(self._settings.parameters), **self._parameters}
 
     def set_global_job_parameters(

@@ -55,7 +55,7 @@ class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 
 class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """What the settings say."""
+    """The strategy that the settings name."""
 
     def __init__(self) -> None:
         super().__init__("as the settings say")
@@ -129,7 +129,7 @@ class RestartStrategies:
 
     @staticmethod
     def fall_back_restart() -> RestartStrategyConfiguration:
-        """What the settings say."""
+        """The strategy that the settings name."""
         return FallbackRestartStrategyConfiguration()
 
     @staticmethod
@@ -176,7 +176,7 @@ class RestartStrategies:
 
 
 def strategy_of(configuration: Configuration) -> RestartStrategyConfiguration | None:
-    """What the configuration asks for; None: it says nothing."""
+    """The strategy of a configuration; None: it names none."""
     everything = configuration.to_dict()
     texts = {key: text for key, text in sorted(everything.items()) if _is_ours(key)}
     if not texts:

@@ -128,7 +128,7 @@ class JobManagerCheckpointStorage(CheckpointStorage):
     """Checkpoints in the driver's care: without a path, in a temporary folder of its machine.
 
     That folder goes with the job, and only a local master has it; a cluster needs a path, and
-    everything is written there. The largest size is kept and told again, but bounds nothing.
+    everything is written there. The largest size is stored without effect.
     """
 
     DEFAULT_MAX_STATE_SIZE = 5 * 1024 * 1024
@@ -180,7 +180,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
 
 def backend_of(configuration: Configuration) -> StateBackend | None:
-    """What the configuration asks for; None: it says nothing."""
+    """The state backend of a configuration; None: it names none."""
     texts = under_current_keys(configuration.to_dict())
     if not texts.get(BACKEND, "").strip():
         return None

@@ -44,7 +44,7 @@ class Mismatch(Exception):
         return Mismatch(self.problem, self.value, f"{place}, {self.place}" if self.place else place)
 
     def message(self, record: Record, kind: object) -> str:
-        """What users read."""
+        """The message of the error that a user gets."""
         where = f"{self.place} is {short(self.value)}, but " if self.place else ""
         return (
             f"{short(record)} does not fit the declared type {kind!r}: {where}{self.problem}; "
@@ -122,7 +122,7 @@ class ColumnsCoercer:
             place._replace(type=or_none(place.type)) if place.keeps else None
             for place in wire.places
         ]
-        """Those fields in which a value that passes the check is the result itself."""
+        """The fields in which a value that passes the check is the result itself."""
 
     def keeping(self, careful: Coercer) -> Coercer:
         """Lets rows that are as declared pass as they are; ``careful`` coerces all others."""
@@ -198,7 +198,7 @@ def column_coerced(wire: WireType | None, careful: Coercer) -> Coercer:
 
 
 def bulk_check(wire: WireType | None) -> Coercer | None:
-    """What checks records all at once, and raises if it cannot; None: nothing does."""
+    """A function that checks records all at once and raises if it cannot; None: there is none."""
     if wire is None or not wire.checks:
         return None
     # msgspec remembers what it has found out about a struct, but not about a bare list.

@@ -62,7 +62,7 @@ class TypeInformation(Generic[T]):
         return all_coerced(self.wire(), each_coerced(self.coerced))
 
     def state_form(self) -> Callable[[Record], Record]:
-        """As ``coerced``, for values in state: a FLOAT must fit into 32 bits, but is not rounded.
+        """A function like ``coerced`` for values in state: it does not round a FLOAT to 32 bits.
 
         A sum in a FLOAT state then has the digits that it has in PyFlink's cache of state.
         """
@@ -83,20 +83,20 @@ class TypeInformation(Generic[T]):
         return self
 
     def serializer(self) -> Serializer | None:
-        """What writes coerced records faster than pickle; None: nothing does."""
+        """A serializer of coerced records that is faster than pickle; None: there is none."""
         wire = self.wire()
         return None if wire is None else TypedSerializer(self)
 
     def fields_wire(self) -> FieldsWire | None:
-        """What writes the fields of records that travel apart; None: they do not."""
+        """How the fields of records are written as columns; None: they are not."""
         return None
 
     def fields_coercer(self) -> ColumnsCoercer | None:
-        """As ``coercer``, for records that travel apart afterwards; None: they do not."""
+        """Coerces records that are written as columns afterwards; None: they are not."""
         return None
 
     def convert(self, value: Record) -> T:
-        """As ``coerced``, but raises Mismatch."""
+        """The value as this type has it; raises Mismatch if it does not fit."""
         return value  # type: ignore[no-any-return] # any object is what it is
 
     def wire(self) -> WireType | None:
@@ -104,7 +104,7 @@ class TypeInformation(Generic[T]):
         return None
 
     def shape(self) -> TypeShape:
-        """As checkpoints note it, to compare it with the type of a later program."""
+        """The note of the type in checkpoints, to compare it with that of a later program."""
         return TypeShape(f"{type(self).__module__}.{type(self).__qualname__}")
 
     @property
@@ -548,7 +548,7 @@ def _fields(
 
 
 def _tell_place(place: str, kind: TypeInformation, item: Record) -> None:
-    """Raise again what a part that does not fit had raised, and say where it stands."""
+    """Raise the Mismatch of a part that does not fit, with its place; else return."""
     try:
         kind.convert(item)
     except Mismatch as mismatch:

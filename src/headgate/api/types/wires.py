@@ -33,9 +33,9 @@ class WireType(NamedTuple):
     """How msgspec sees one type."""
 
     type: object
-    """What values are converted to when they are checked."""
+    """The type that values are converted to when they are checked."""
     reads: object
-    """What they are read as, when they come from the wire."""
+    """The type that they are read as when they come from the wire."""
     checks: bool = True
     """Converting to ``type`` is all that coercion asks for, but for ``finish``."""
     keeps: bool = False
@@ -43,9 +43,9 @@ class WireType(NamedTuple):
     is_plain: bool = False
     """It comes back as it went even if nobody says which type is read."""
     finish: Coercer | None = None
-    """What is left to do after the check: FLOAT loses bits."""
+    """A step after the check: FLOAT loses bits."""
     revive: Coercer | None = None
-    """What is left to do after reading: lists become rows."""
+    """A step after reading: lists become rows."""
 
 
 class FieldsWire(NamedTuple):
