@@ -40,7 +40,7 @@ _DYNAMIC = TypeVar("_DYNAMIC", bound="_WithDynamicGap[Record]")
 
 
 class AssignerContext(Protocol):
-    """What ``assign_windows`` learns beside the record."""
+    """The context of ``assign_windows``."""
 
     def get_current_processing_time(self) -> int:
         """Milliseconds since 1970."""
@@ -62,7 +62,7 @@ class WindowAssigner(ABC, Generic[IN, W]):
 
     @abstractmethod
     def get_default_trigger(self, env: object, /) -> Trigger[IN, W]:
-        """What fires these windows unless the user says otherwise."""
+        """The trigger of these windows unless the user sets another."""
 
     @abstractmethod
     def is_event_time(self) -> bool:

@@ -142,7 +142,7 @@ class NoRetryStrategy(AsyncRetryStrategy[Any]):
 
 @dataclass(frozen=True)
 class FixedDelayRetryStrategy(AsyncRetryStrategy[Any]):
-    """See ``AsyncRetryStrategy.fixed_delay``."""
+    """Calls again after the same pause; made by ``AsyncRetryStrategy.fixed_delay``."""
 
     max_attempts: int
     backoff_time_millis: int
@@ -166,7 +166,7 @@ class FixedDelayRetryStrategy(AsyncRetryStrategy[Any]):
 
 @dataclass(frozen=True)
 class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[Any]):
-    """See ``AsyncRetryStrategy.exponential_backoff``; one object serves all records."""
+    """Calls again after growing pauses; one object serves all records."""
 
     max_attempts: int
     initial_delay: int
@@ -309,7 +309,7 @@ class RateLimit:
     cost_per_second: float | None = None
     """See ``BatchAsyncFunction.cost``."""
     burst: Time | Duration = Time.milliseconds(100)
-    """What is saved up while there is nothing to call: so much time at the full rate."""
+    """Calls saved up while there is nothing to call: this much time at the full rate."""
 
     def __post_init__(self) -> None:
         for name in ("requests_per_second", "cost_per_second"):

@@ -19,7 +19,7 @@ from headgate.functions.type_variables import IN1, IN2, KEY, MK, OUT, V
 
 
 class Side(Timed, Protocol):
-    """What both sides know."""
+    """Context of both sides."""
 
     def current_processing_time(self) -> int:
         """Milliseconds since 1970."""
@@ -29,7 +29,7 @@ class Side(Timed, Protocol):
 
 
 class BroadcastReader(Side, Protocol):
-    """What the normal side knows."""
+    """Context of the normal side: broadcast state can be read."""
 
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor[MK, V]
@@ -38,7 +38,7 @@ class BroadcastReader(Side, Protocol):
 
 
 class BroadcastWriter(Side, Protocol):
-    """What the broadcast side knows."""
+    """Context of the broadcast side: broadcast state can be changed."""
 
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor[MK, V]
@@ -47,7 +47,7 @@ class BroadcastWriter(Side, Protocol):
 
 
 class BaseBroadcastProcessFunction(Function):
-    """What both kinds have in common."""
+    """Base of broadcast functions with and without keys."""
 
     BaseContext = Side
 

@@ -46,12 +46,12 @@ class TaskInfo:
 
     @property
     def name(self) -> str:
-        """As people count: ``map (2/4)``."""
+        """The vertex with the subtask counted from 1: ``map (2/4)``."""
         return f"{self.vertex} ({self.subtask + 1}/{self.parallelism})"
 
 
 class ConnectorContext(Protocol):
-    """What a split reader, sink writer or committer learns about the task it is made for."""
+    """The context of a split reader, sink writer or committer: facts about its task."""
 
     @property
     def operator(self) -> str:
@@ -151,7 +151,7 @@ class KeyedStateStore(ABC):
 
 
 class RuntimeContext(KeyedStateStore):
-    """What ``open`` learns about the task; gives out state on keyed streams."""
+    """The context of ``open``: facts about the task, and state on keyed streams."""
 
     @abstractmethod
     def get_task_name(self) -> str:
@@ -210,7 +210,7 @@ class OperatorStateStore(ABC):
 
 
 class FunctionInitializationContext:
-    """What ``initialize_state`` gets."""
+    """The context of ``initialize_state``."""
 
     def __init__(
         self, operator_states: OperatorStateStore, keyed_states: KeyedStateStore, is_restored: bool
@@ -233,7 +233,7 @@ class FunctionInitializationContext:
 
 
 class FunctionSnapshotContext:
-    """What ``snapshot_state`` gets."""
+    """The context of ``snapshot_state``."""
 
     def __init__(self, checkpoint_id: int, timestamp_ms: int) -> None:
         self._checkpoint_id = checkpoint_id

@@ -16,7 +16,7 @@ from headgate.functions.window import Window
 
 
 class OnError(str, Enum):
-    """What is done about a record that fails."""
+    """The choices for a record that fails."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -25,7 +25,7 @@ class OnError(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorPolicy:
-    """What an operator does about a record that its function fails for; see ``on_error``.
+    """The policy for records that an operator's function fails for; see ``on_error``.
 
     ::
 

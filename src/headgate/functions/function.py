@@ -137,7 +137,7 @@ Tagged: TypeAlias = tuple[OutputTag, Any]
 
 
 class Timed(Protocol):
-    """What every context knows. Contexts can be subscripted, as some programs annotate them."""
+    """Base of all contexts. They can be subscripted, as some programs annotate them."""
 
     def __class_getitem__(cls, item: object) -> GenericAlias:
         return GenericAlias(cls, item)
@@ -147,7 +147,7 @@ class Timed(Protocol):
 
 
 class Keyed(Timed, Protocol):
-    """What contexts on keyed streams know beside the time."""
+    """Base of the contexts on keyed streams."""
 
     def timer_service(self) -> TimerService:
         """Event and processing time, and timers for the current key."""

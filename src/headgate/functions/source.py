@@ -134,7 +134,7 @@ class Source(ABC, Generic[OUT]):
     untimed = False
     """True: its readers never bring timestamps."""
     records_per_second: float | None = None
-    """What all its tasks give together at most, for those who judge the job; None: not known."""
+    """The most that all its tasks give together, to judge the job by; None: not known."""
     rewind_advice = ""
     """What to do about ``rewinds`` being False, in a few words."""
     finds_more: bool | None = None
@@ -222,7 +222,7 @@ def why_not_rewound(source: object, name: str) -> str | None:
 
 
 def sum_lags(lags: Sequence[SplitLag | None]) -> SplitLag | None:
-    """What all of them know, added up; the age is that of the oldest record.
+    """The lags added up; the age is that of the oldest record. None: one of them is unknown.
 
     Readers may be the user's: what they return becomes numbers here, or raises.
     """

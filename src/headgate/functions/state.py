@@ -18,7 +18,7 @@ from headgate.functions.type_variables import ACC, IN, MK, OUT, T, V
 
 
 class TypeOf(Protocol[T]):
-    """What declares a type of records or values, as ``Types.LONG()`` does."""
+    """A declared type of records or values, such as ``Types.LONG()``."""
 
     def coerced(self, value: Any) -> T:
         """The value as this type has it; raises TypeError if it does not fit."""
@@ -49,7 +49,7 @@ class AppendingState(State, Generic[IN, OUT]):
 
     @abstractmethod
     def get(self) -> OUT | None:
-        """What was made of the values so far."""
+        """The result of the values so far."""
 
     @abstractmethod
     def add(self, value: IN) -> None:
@@ -150,7 +150,7 @@ class ReadOnlyBroadcastState(ReadableMap[MK, V]):
 
 
 class BroadcastState(WritableMap[MK, V], ReadOnlyBroadcastState[MK, V]):
-    """What records of the broadcast side may change."""
+    """Broadcast state that functions of the broadcast side may change."""
 
 
 DEFAULT_CLEANUP_SIZE = 5
@@ -389,7 +389,7 @@ CleanupStrategies.RocksdbCompactFilterCleanupStrategy = (  # type: ignore[attr-d
 
 
 class Aggregate(Protocol[IN, ACC, OUT]):
-    """What an aggregate function has; the user's class follows it."""
+    """The interface of an aggregate function."""
 
     def create_accumulator(self) -> ACC: ...
 

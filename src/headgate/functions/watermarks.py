@@ -163,7 +163,7 @@ class WatermarkStrategy:
 
 
 def check_strategy(strategy: object, caller: str) -> WatermarkStrategy:
-    """What a user gave as a strategy."""
+    """The given strategy; raises PlanInvalid if it is none."""
     if isinstance(strategy, WatermarkStrategy):
         return strategy
     raise PlanInvalid(

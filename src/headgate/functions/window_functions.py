@@ -42,7 +42,7 @@ class AggregateFunction(Function, Generic[IN, ACC, OUT]):
 
     @abstractmethod
     def get_result(self, accumulator: ACC, /) -> OUT:
-        """What goes out."""
+        """The result to emit."""
 
     def merge(self, acc_a: ACC, acc_b: ACC, /) -> ACC:
         """Both accumulators in one; needed where windows merge, as sessions do."""

@@ -1,1 +1,1 @@
-"""The same core under a virtual clock, a virtual network and seeded faults, in one thread."""
+"""The simulator: the core with a virtual clock, a virtual network and faults, in one thread."""

@@ -22,7 +22,7 @@ from headgate.sim.worker import SimWorker
 PATIENCE_STEPS = 20
 STRANGER = "stranger"
 STOPS: Final = {"savepoint": Stop.NO, "suspend": Stop.SUSPEND, "drain": Stop.DRAIN}
-"""What people do to a job."""
+"""Faults that stand for what people do to a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Victims(Protocol):
 
 
 class Faults:
-    """Carries them out; remembers what was touched, so that errors can be explained."""
+    """Carries faults out; remembers whom they have hit, so that errors can be explained."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Faults:
 
     @property
     def left(self) -> list[Fault]:
-        """Those whose time has not come."""
+        """The faults whose time has not come."""
         return list(self._faults)
 
     def next_due(self, step: int) -> Fault | None:

@@ -194,7 +194,7 @@ class Wire:
     down: Pipe
     """From the producer's side to the consumer's: buffers."""
     fault: str = ""
-    """What happened to it; nothing: it never had a fault."""
+    """The fault that it had; empty: none."""
 
     @property
     def is_whole(self) -> bool:

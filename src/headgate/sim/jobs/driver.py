@@ -93,7 +93,7 @@ class SimDriver:
             SimTaskManager(worker, scenario, job, self._said, self._set_up) for worker in workers
         ]
         self.tasks: list[SimTask] = []
-        """Of all attempts of the run."""
+        """The tasks of all attempts of the run."""
         self.given_up: list[SimWorker] = []
         self._job = job
         self._scenario = scenario

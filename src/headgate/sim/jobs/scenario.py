@@ -28,9 +28,9 @@ class Delays:
     write: tuple[float, ...] = (0.0, 0.1, 1.0, 12.0)
     """Until the snapshot of a task is written."""
     answer: tuple[float, ...] = (0.0, 0.1, 1.0, 20.0)
-    """Of an asynchronous call."""
+    """Until the answer of an asynchronous call."""
     post: tuple[float, ...] = (0.0, 0.1)
-    """Until another thread's word has reached the task."""
+    """Until a notification of another thread has reached the task."""
     linger_ms: float = LINGER_MS
     """After a wake of a source, until the next one counts."""
 

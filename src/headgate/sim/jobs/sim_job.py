@@ -1,4 +1,4 @@
-"""What a simulated job keeps over all its runs, and over the loss of its driver: the storage.
+"""The parts of a simulated job that outlive its runs, and the loss of its driver: the storage.
 
 A driver's memory (the recovery and its history) goes with the driver; the next one finds what the
 storage holds.

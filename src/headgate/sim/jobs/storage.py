@@ -142,7 +142,7 @@ def _pieces(states: Iterable[SubtaskState]) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True)
 class SimCheckpointWriting:
-    """See ``CheckpointWriting``; where the tasks of one attempt in one worker write."""
+    """Implements ``CheckpointWriting`` for the tasks of one attempt in one worker."""
 
     run: str
     order: CheckpointOrder
@@ -161,7 +161,7 @@ class SimCheckpointWriting:
 
 
 class SimWriting:
-    """One snapshot of one task; see ``FileStore``, too."""
+    """Writes one snapshot of one task; implements ``FileStore``, too."""
 
     def __init__(
         self,

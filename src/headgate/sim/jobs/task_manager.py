@@ -30,7 +30,7 @@ SimTask: TypeAlias = AssembledTask[SimThread]
 
 
 class SimTaskWorker:
-    """See ``TaskWorker``; ``attempt``: of the tasks that are to come."""
+    """Implements ``TaskWorker``; ``attempt``: of the tasks that are to come."""
 
     def __init__(self, worker: SimWorker, scenario: JobScenario, attempt: int) -> None:
         self.environment = worker.environment
@@ -47,7 +47,7 @@ class SimTaskWorker:
 
 
 class SimTasks(DeployedTasks[SimThread]):
-    """See ``RunTasks``. ``on_set_up`` is told of every task before it runs."""
+    """Implements ``RunTasks``. ``on_set_up`` is called with every task before it runs."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ SimReport: TypeAlias = Report | CheckpointAcked
 
 
 class SimTaskManager:
-    """Of one worker. ``tell`` takes what it has to say to the driver."""
+    """The task managers of one worker. ``tell`` takes reports to the driver."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class SimTaskManager:
         self.job = job
         self.send = partial(tell, worker)
         self.tasks: list[SimTask] = []
-        """Of the present run of each slot."""
+        """The tasks of the present run of each slot."""
         self._on_set_up = on_set_up
         self._slots: dict[int, SlotServices] = {}
         self._inbox: deque[Send] = deque()
@@ -148,7 +148,7 @@ class SimTaskManager:
 
 
 class SlotServices:
-    """See ``RunServices``; of one slot."""
+    """Implements ``RunServices`` for one slot."""
 
     def __init__(self, manager: SimTaskManager) -> None:
         self.runs: TaskRuns[SimTasks] = TaskRuns(self, CANCEL_MS)
@@ -185,6 +185,6 @@ class SlotServices:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """As the real host describes it, without its traceback."""
+    """The error as the real host describes it, without its traceback."""
     is_elsewhere = is_consequence(error)
     return Failure(type(error).__qualname__, str(error), is_consequence=is_elsewhere)

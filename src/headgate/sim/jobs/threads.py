@@ -195,14 +195,14 @@ class SimThread:
 
 
 class SimWatch:
-    """See ``DescriptorWatch``; the thread knows which of the numbers are readable."""
+    """Implements ``DescriptorWatch``; the thread knows which of the numbers are readable."""
 
     def __init__(self, thread: SimThread, ready: Callable[[int], None]) -> None:
         self._thread = thread
         self._ready = ready
         self._watched: list[int] = []
         self._number = 0
-        """Of the watch: reports of earlier ones come too late."""
+        """The number of the watch: reports of earlier ones come too late."""
 
     def begin(self, descriptors: Sequence[int]) -> Sequence[int]:
         if self._watched:

@@ -42,9 +42,9 @@ class Actor(Protocol):
 
 
 Step: TypeAlias = tuple[str, SimWorker | None, Callable[[], str | None]]
-"""What the trace says, whose step it is, and what to do."""
+"""The text for the trace, the worker that takes the step, and the action."""
 NetworkStep: TypeAlias = tuple[SimWorker, SimConnection | None, bool]
-"""Of a worker: to accept a connection, or with one of its connections to read (or to flush)."""
+"""A worker accepts a connection (None), or one of its connections reads (True) or flushes."""
 
 
 class Scheduler:
@@ -125,7 +125,7 @@ def _named(step: NetworkStep) -> Step:
 
 
 class SimWorld:
-    """Of one job. ``scenario`` is that of its first run."""
+    """The world of one job. ``scenario`` is that of its first run."""
 
     driver: SimDriver
     faults: Faults
@@ -138,7 +138,7 @@ class SimWorld:
         self.clock = clock
         self.steps = self.runs = 0
         self.struck: list[str] = []
-        """What has happened to the job."""
+        """The kinds of faults that have happened to the job."""
         self.running: list[SimTask] = []
         self._first = scenario
         self._random = Random(f"steps {scenario.seed}")
@@ -201,7 +201,7 @@ class SimWorld:
         return self.disturb() or self.scheduler.act(until_ms)
 
     def disturb(self) -> str | None:
-        """What happens to the job from outside, if its time has come."""
+        """Let a fault happen, if its time has come."""
         if self.driver.is_gone or self.driver.outcome is not None:
             return None
         fault = self.faults.next_due(self.steps)
