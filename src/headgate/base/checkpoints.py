@@ -127,7 +127,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OperatorState(msgspec.Struct, frozen=True):
-    """What one operator of one task has left."""
+    """The state that one operator of one task has written."""
 
     uid: str
     name: str
@@ -159,7 +159,7 @@ class ChannelState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SubtaskState(msgspec.Struct, frozen=True):
-    """What one task has left; operators in the order of its chain."""
+    """The state that one task has written; operators in the order of its chain."""
 
     task: str
     vertex: int
@@ -204,14 +204,14 @@ class SplitData(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SourceState(msgspec.Struct, frozen=True):
-    """What the driver holds of a source whose splits it hands out while the job runs."""
+    """The driver's state of a source whose splits it hands out while the job runs."""
 
     uid: str
     name: str
     position: bytes = b""
-    """Where its enumerator stands, pickled; empty: it has not told."""
+    """The position of its enumerator, pickled; empty: it has not reported any."""
     splits: tuple[SplitData, ...] = ()
-    """Those that no task has yet."""
+    """The splits that no task has yet."""
 
 
 class Metadata(msgspec.Struct, frozen=True):
@@ -222,15 +222,15 @@ class Metadata(msgspec.Struct, frozen=True):
     kind: CheckpointKind
     job: str
     name: str
-    """What people call the job."""
+    """The job's name."""
     triggered_ms: int
     completed_ms: int
     tasks: tuple[SubtaskState, ...]
     unaligned: bool = False
     edges: tuple[EdgeShape, ...] = ()
-    """What channels stand for."""
+    """The edges that the numbers of gates, partitions and channels refer to."""
     sources: tuple[SourceState, ...] = ()
-    """What the driver holds; the splits that a task reads are in its own state."""
+    """The driver's state of sources; the splits that a task reads are in its own state."""
 
     @property
     def state_bytes(self) -> int:
@@ -260,7 +260,7 @@ class DatabaseRestore(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OperatorRestore(msgspec.Struct, frozen=True):
-    """What one operator of a task gets."""
+    """The state that one operator of a task gets back."""
 
     uid: str
     keyed: dict[int, Piece] = msgspec.field(default_factory=dict)
@@ -272,13 +272,13 @@ class OperatorRestore(msgspec.Struct, frozen=True):
     source: tuple[Piece | None, ...] = ()
     """One for each old task, as ``plain``."""
     sinks: tuple[Piece, ...] = ()
-    """What this task is to commit."""
+    """Committables that this task is to commit."""
     shapes: tuple[StateShape, ...] = ()
     """Kinds and types of the states of all old tasks."""
 
 
 class ReassignedStream(msgspec.Struct, frozen=True):
-    """What was in flight in a channel that has been removed; read before all other input.
+    """Records that were in flight in a channel that has been removed; read before other input.
 
     The pieces are one stream of elements, of which only the records count.
     """
@@ -295,13 +295,13 @@ class ReassignedStream(msgspec.Struct, frozen=True):
 
 
 class TaskRestore(msgspec.Struct, frozen=True):
-    """What one task gets; operators in the order of its chain."""
+    """The state that one task gets back; operators in the order of its chain."""
 
     task: str
     checkpoint: int
     operators: tuple[OperatorRestore, ...] = ()
     channels: tuple[ChannelState, ...] = ()
-    """Those of its own channels and subpartitions, which are as they were."""
+    """Buffers in flight of its own channels and subpartitions, which have not changed."""
     reassigned: tuple[ReassignedStream, ...] = msgspec.field(default=(), name="strays")
     finished: bool = False
     """It had finished: nothing is run, its outputs end at once."""

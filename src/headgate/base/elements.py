@@ -116,7 +116,7 @@ class Watermark(msgspec.Struct, frozen=True):
 
     @property
     def timestamp(self) -> int:
-        """As users know it: milliseconds since 1970."""
+        """Milliseconds since 1970."""
         return self.timestamp_ms
 
     def get_timestamp(self) -> int:
@@ -383,7 +383,7 @@ def _list(records: Any) -> list[Any]:
 
 
 def error_text(error: BaseException) -> str:
-    """As far as it can be shown: it may be of a class of the user's."""
+    """The text of an error; its class, if the user's own ``repr`` fails."""
     try:
         return repr(error)
     except UNREADABLE:

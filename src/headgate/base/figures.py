@@ -33,7 +33,7 @@ Figures = TypeVar("Figures", bound=msgspec.Struct)
 
 
 class MetricKind(Enum):
-    """As Prometheus has them."""
+    """The kinds of metrics that Prometheus has."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -57,10 +57,10 @@ class MetricFamily:
     """Stands in the annotation of the field that it is made of."""
 
     name: str = ""
-    """As a query spells it; empty: Prometheus does not get it."""
+    """The name in Prometheus; empty: Prometheus does not get it."""
     meaning: str = ""
     flink: str = ""
-    """What Flink calls it, or what comes closest."""
+    """Flink's name of the metric, or of the closest one."""
     merge: MetricMerge = SUM
     """How the values of several subtasks become one."""
     read: str = ""
@@ -70,7 +70,7 @@ class MetricFamily:
     is_age: bool = False
     """The value is a moment, since 1970; what is shown is how long ago that was."""
     declared_kind: MetricKind = MetricKind.GAUGE
-    """Of a metric that is no counter."""
+    """The kind of a metric that is no counter."""
     attempts: MetricMerge | None = None
     """How values of several attempts become one; None: counters are added up, of all else the
     present value counts."""
@@ -84,7 +84,7 @@ class MetricFamily:
         return SUM if self.kind is MetricKind.COUNTER else self.attempts
 
     def merged(self, subjects: Sequence[object]) -> Any:
-        """Of all of them together; None: none of them has one."""
+        """The merged value of all subjects; None: none of them has a value."""
         read, unknown = self.read, self.unknown
         known = [
             value
@@ -94,7 +94,7 @@ class MetricFamily:
         return _MERGES[self.merge](known) if known else None
 
     def shown(self, subjects: Sequence[object], now_ms: float) -> float | None:
-        """The same as Prometheus gets it, in seconds."""
+        """The merged value as Prometheus gets it, with times in seconds."""
         value: float | None = self.merged(subjects)
         if value is None or not self.read.endswith("_ms"):
             return value
@@ -102,18 +102,18 @@ class MetricFamily:
 
 
 COUNT: Final = MetricFamily(attempts=SUM)
-"""Of a field that is added up over attempts and has no metric of its own."""
+"""For a field that is added up over attempts and has no metric of its own."""
 
 
 @cache
 def metrics_of(kind: type) -> tuple[MetricFamily, ...]:
-    """Those that have names, in the order of their fields."""
+    """The named metrics of a struct, in the order of its fields."""
     return tuple(metric for _, metric in _declared(kind) if metric.name)
 
 
 @cache
 def metric_of(kind: type, field: str) -> MetricFamily:
-    """The first of a field."""
+    """The first metric of a field."""
     return next(metric for name, metric in _declared(kind) if name == field)
 
 
@@ -138,7 +138,7 @@ def _declared(kind: type) -> Iterator[tuple[str, MetricFamily]]:
 
 
 def added(before: Figures, now: Figures) -> Figures:
-    """What was counted before and now; what is not a count is that of now."""
+    """The counts of both added up; all other fields are those of ``now``."""
     counts = {
         name: merge(getattr(before, name), getattr(now, name))
         for name, merge in counts_of(type(now)).items()
@@ -157,7 +157,7 @@ def _added_parts(before: Any, now: Any) -> Any:
 
 
 def only_counts(figures: Figures) -> Figures:
-    """All that is not a count is as at the start; what has no default stays."""
+    """A copy in which every field that is no count has its default; required fields stay."""
     kind = type(figures)
     kept = {field.name for field in structs.fields(kind) if field.required} | {*counts_of(kind)}
     return kind(**{name: _without_gauges(getattr(figures, name)) for name in kept})

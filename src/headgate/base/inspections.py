@@ -78,7 +78,7 @@ Inspection: TypeAlias = SampleStacks | PeekRecords | CountKeys | ReadChannels | 
 
 
 class SampledActivity(Enum):
-    """What a task was at when a sample was taken."""
+    """What a task was doing when a sample was taken."""
 
     BUSY = "busy"
     BACKPRESSURED = "backpressured"
@@ -113,7 +113,7 @@ class StackSamples(msgspec.Struct, frozen=True, tag=True):
     """The task ended before the time was over."""
 
     def count(self, activity: SampledActivity) -> int:
-        """Samples taken while the task was at this."""
+        """Number of samples that were taken during this activity."""
         return sum(stack.count for stack in self.stacks if stack.activity is activity)
 
 
@@ -222,13 +222,13 @@ class ShownValue(msgspec.Struct, frozen=True):
     """A value of a state, for people."""
 
     key: Any
-    """In JSON's words, or as ``repr`` shows it."""
+    """As JSON, or as ``repr`` shows it."""
     found: bool
     """Whether there is anything at the key."""
     value: Any = None
-    """In JSON's words, if it has any in them."""
+    """As JSON, if it can be written so."""
     text: str = ""
-    """As ``repr`` shows it, cut, if it has none."""
+    """As ``repr`` shows it, cut, if it is no JSON."""
     problem: str = ""
     """Why it cannot be shown."""
 
@@ -249,7 +249,7 @@ Found: TypeAlias = StackSamples | WaitingRecords | KeyCounts | ChannelTable | St
 
 
 class JobQuestion(msgspec.Struct, frozen=True, tag=True):
-    """How is the job?"""
+    """In which state is the job?"""
 
 
 class SavepointAsked(msgspec.Struct, frozen=True, tag=True):
@@ -273,14 +273,14 @@ class StateAsked(msgspec.Struct, frozen=True, tag=True):
     """Its uid or name."""
     state: str
     keys: list[str]
-    """As people type them."""
+    """The keys as a person types them."""
     key_type: str = ""
-    """What they are, if the program does not say so."""
+    """The type of the keys, if the program does not declare it."""
     timeout_s: float = 5.0
 
 
 class JobAnswer(msgspec.Struct, frozen=True, tag=True):
-    """How it is; after ``CancelAsked``, how it has ended."""
+    """The state of the job; after ``CancelAsked``, how it has ended."""
 
     job: str
     name: str
@@ -300,7 +300,7 @@ class SavepointAnswer(msgspec.Struct, frozen=True, tag=True):
 
 
 class StateShown(msgspec.Struct, frozen=True, tag=True):
-    """What is there, in JSON's words where there are any."""
+    """The state that was found; values are JSON where JSON has them."""
 
     found: ShownState | None
     problem: str = ""

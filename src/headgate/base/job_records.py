@@ -1,4 +1,4 @@
-"""What the driver keeps of a job for people to look at: failures, checkpoints, lines of the log.
+"""Records that the driver keeps of a job for people: failures, checkpoints, lines of the log.
 
 Law: each list is bounded by whoever keeps it; times are milliseconds since 1970.
 """

@@ -1,4 +1,4 @@
-"""Which settings nobody knows, and what their author may have meant.
+"""Finds settings that have no effect, and suggests what their author may have meant.
 
 A key is known if it is Headgate's own, or one of Flink 2.3's (older spellings among them) or of
 Spark's that Headgate passes over on purpose. Of the latter letters may be large or small: names of
@@ -35,12 +35,12 @@ class UnknownSetting:
 
 
 def unknown_settings(keys: Iterable[str]) -> list[UnknownSetting]:
-    """Those of the keys that nobody knows, in their order."""
+    """The keys that have no effect, in their order, each with a suggestion."""
     return [UnknownSetting(key, suggestion_for(key)) for key in keys if not is_known(key)]
 
 
 def is_known(key: str) -> bool:
-    """Whether the key is ours, or is passed over on purpose."""
+    """Whether the key is ours, or is ignored on purpose."""
     small = key.lower()
     is_read = key in _own_keys() or key in FORMER_KEYS
     return is_read or small in _PASSED_OVER or small.startswith(SECTIONS)

@@ -107,7 +107,7 @@ def is_plain_struct(kind: Any) -> bool:
 
 
 def give_state(twin: Any, state: Any) -> None:
-    """As pickle gives it to an instance that is empty."""
+    """Set the state of an empty instance, as pickle does."""
     take = getattr(twin, "__setstate__", None)
     if take is not None:
         take(state)
@@ -146,7 +146,7 @@ def _size_without_extras(kind: Any) -> int:
 
 
 def _slots(kind: type) -> Iterator[tuple[str, MemberDescriptorType]]:
-    """Those of a class before those of its bases; one that hides another comes alone."""
+    """Slots of a class, then of its bases; a slot that hides another stands for both."""
     seen: set[str] = set()
     for base in kind.__mro__:
         for name, member in vars(base).items():

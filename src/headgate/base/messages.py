@@ -1,4 +1,4 @@
-"""What the driver and its task managers tell each other, in msgpack.
+"""Messages between the driver and its task managers, in msgpack.
 
 A task manager connects to the driver, both prove that they know the job's secret (``Hello`` to
 ``Welcome``), then it registers and gets its tasks, in frames that are sealed. Every message of a
@@ -70,7 +70,7 @@ class Challenge(msgspec.Struct, frozen=True, tag=True):
 
 
 class Proof(msgspec.Struct, frozen=True, tag=True):
-    """Task manager: so do I."""
+    """Task manager: I know it, too."""
 
     proof: ProofBytes
 
@@ -124,7 +124,7 @@ class TaskOrder(msgspec.Struct, frozen=True):
     outputs: tuple[OutputOrder, ...] = ()
     gates: tuple[tuple[ChannelOrder, ...], ...] = ()
     restore: TaskRestore | None = None
-    """What it gets back of a checkpoint; None: it begins from nothing."""
+    """The state that it is restored with; None: it begins without state."""
 
     @property
     def producers(self) -> list[str]:
@@ -165,7 +165,7 @@ class Failure(msgspec.Struct, frozen=True):
     exception: bytes | None = None
     """Itself, pickled, if it can be."""
     is_consequence: bool = False
-    """It follows from trouble elsewhere: a lost peer, a failed producer."""
+    """It follows from a failure elsewhere: a lost peer, a failed producer."""
     is_final: bool = False
     """It would be there again in every attempt: the program or its settings are wrong."""
     is_damage: bool = False
@@ -195,7 +195,7 @@ class UserFigure(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TaskFigures(msgspec.Struct, frozen=True):
-    """What one task has done so far, and what waits at its two ends now.
+    """Figures of one task: what it has done so far, and what waits at its inputs and outputs.
 
     In the driver, counts and times cover all attempts. Busy, back-pressured and idle time add up to
     the time that the task has run; soft and hard back pressure to ``backpressured_ms``.
@@ -459,15 +459,15 @@ class TaskFigures(msgspec.Struct, frozen=True):
     records_made: Annotated[int, COUNT] = 0
     """Records of its source; a task that has one reads none from others."""
     user: tuple[UserFigure, ...] = ()
-    """Those of the user's functions."""
+    """Figures that the user's functions have registered."""
     slot: int = 0
     """The slot, and so the task manager, that it runs in."""
     operators: Annotated[tuple[OperatorFigures, ...], COUNT] = ()
     """In the order of the chain, its head first."""
     async_calls: Annotated[tuple[AsyncFigures, ...], COUNT] = ()
-    """Of the operators that make asynchronous calls."""
+    """Operators that make asynchronous calls."""
     batch_calls: Annotated[tuple[BatchFigures, ...], COUNT] = ()
-    """Of those that make them in batches."""
+    """Operators that make asynchronous calls in batches."""
     declared_rate: float = UNKNOWN
     """Records a second that its source gives at most, in all tasks together, as it says itself."""
 
@@ -507,7 +507,7 @@ class TaskFigures(msgspec.Struct, frozen=True):
 
     @property
     def event_time_ms(self) -> int | None:
-        """Of its inputs; a source has only that of its output."""
+        """The event time of its inputs; a source has only that of its output."""
         return _time(*self.input_watermarks_ms) if self.gates else self.output_time_ms
 
 
@@ -527,7 +527,7 @@ class RunMessage(msgspec.Struct, frozen=True, tag=True):
 
 
 class Register(msgspec.Struct, frozen=True, tag=True):
-    """I am here and want the tasks of this slot."""
+    """A task manager is ready and asks for the tasks of this slot."""
 
     stage: str
     """Which execution of the job this is; the run is the job's, the stage's, and counted."""
@@ -550,7 +550,7 @@ class StateLineOpened(msgspec.Struct, frozen=True, tag=True):
 
 
 class TaskManagerFailed(msgspec.Struct, frozen=True, tag=True):
-    """I cannot serve this slot; sent instead of ``Register``."""
+    """A task manager cannot serve this slot; sent instead of ``Register``."""
 
     stage: str
     slot: int
@@ -573,7 +573,7 @@ class Metrics(RunMessage, frozen=True):
 
 
 class TimeReported(RunMessage, frozen=True):
-    """How far a source task is that is aligned with a group; None: it is idle."""
+    """The watermark of a source task that is aligned with a group; None: it is idle."""
 
     task: str
     group: str
@@ -615,7 +615,7 @@ class SplitsWanted(RunMessage, frozen=True):
 
 
 class SourceTimeReported(RunMessage, frozen=True):
-    """How far a task of an endless source is whose splits the driver hands out."""
+    """The watermark of a task of an endless source whose splits the driver hands out."""
 
     task: str
     received: int
@@ -674,13 +674,13 @@ class Deploy(RunMessage, frozen=True):
 
 
 class Placed(RunMessage, frozen=True):
-    """Producers that had no place have one now; None: here."""
+    """Addresses of producers that were not deployed before; None: the same process."""
 
     places: dict[str, Address | None]
 
 
 class TimeAnnounced(RunMessage, frozen=True):
-    """How far the slowest source of a group is; None: there is nobody to wait for."""
+    """The watermark of the slowest source of a group; None: no source waits."""
 
     group: str
     watermark_ms: int | None
@@ -698,7 +698,7 @@ class SplitsAssigned(RunMessage, frozen=True):
 
 
 class SourceTimeAnnounced(RunMessage, frozen=True):
-    """How far the tasks of an endless source are that have something to read."""
+    """The watermark of the tasks of an endless source that have something to read."""
 
     task: str
     watermark_ms: int
@@ -706,7 +706,7 @@ class SourceTimeAnnounced(RunMessage, frozen=True):
     all_rest: bool
     """None of them has anything to read."""
     followed: bool
-    """Some task rests: one that does not is to report how far it is."""
+    """Some task rests: tasks that do not rest report their watermarks."""
 
 
 class CheckpointTriggered(RunMessage, frozen=True):
@@ -731,7 +731,7 @@ class CheckpointAborted(RunMessage, frozen=True):
 
 
 class Inspect(RunMessage, frozen=True):
-    """Look at a task while it runs."""
+    """A question about a task that runs."""
 
     id: int
     """Identifies the question; the answer names it."""
@@ -740,7 +740,7 @@ class Inspect(RunMessage, frozen=True):
 
 
 class Cancel(RunMessage, frozen=True):
-    """End all tasks and tell when they have ended."""
+    """End all tasks and report when they have ended."""
 
     reason: str
     is_patient: bool = False
@@ -748,7 +748,7 @@ class Cancel(RunMessage, frozen=True):
 
 
 class Shutdown(RunMessage, frozen=True):
-    """The run is over; close everything and go."""
+    """The run is over: close everything and leave."""
 
     problem: str = ""
     """Why it has not finished; nothing if it has."""
@@ -761,7 +761,7 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):
-    """Both ways: I live."""
+    """Sent both ways, so that a silent peer is one that is lost."""
 
 
 Greeting: TypeAlias = Hello | Challenge | Proof | Welcome
@@ -791,7 +791,7 @@ OfRun: TypeAlias = Deploy | Placed | ForTasks | Cancel
 """Orders to the tasks of one run."""
 ToTaskManager: TypeAlias = OfRun | Inspect | Shutdown | Refused | Heartbeat
 ToVisitor: TypeAlias = Answer | Refused | Heartbeat
-"""To somebody who has only a question."""
+"""To a client that only asks a question."""
 ControlMessage: TypeAlias = Greeting | ToDriver | ToTaskManager | ToVisitor
 
 

@@ -46,7 +46,7 @@ one first, and both lead to where it is now.
 """
 
 NOT_FOUND: Final = (ModuleNotFoundError, AttributeError)
-"""What ``pickle.loads`` raises for a name that is not there; then ask ``loads_moved``."""
+"""Errors of ``pickle.loads`` for a name that is not there; then call ``loads_moved``."""
 
 
 def loads(data: bytes | memoryview) -> Any:

@@ -66,7 +66,7 @@ def open_s3(uri: str) -> tuple[Any, str]:
 
 
 def s3_options(system: Any) -> dict[str, Any]:
-    """What an S3FileSystem was made with; credentials of the environment are None or empty."""
+    """The options of an S3FileSystem; credentials of the environment are None or empty."""
     (options,) = system.__reduce__()[1]
     return {name: value for name, value in options.items() if value or name in _KEPT}
 

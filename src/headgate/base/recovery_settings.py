@@ -28,7 +28,7 @@ IGNORED_IN_FLIGHT: Final = "execution.state-recovery.without-channel-state.check
 IGNORE_DAMAGED: Final = "execution.state-recovery.ignore-damaged-checkpoints"
 STRATEGY_TYPE: Final = "restart-strategy.type"
 ENDLESS: Final = 2**31 - 1
-"""Attempts without an end."""
+"""Attempts without limit."""
 _STRATEGY_SPELLINGS: Final = {
     "": "default",
     "off": "none",
@@ -44,7 +44,7 @@ _IN_IDS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 
 class Consistency(str, Enum):
-    """How often a record may count after a failure."""
+    """Guarantee for records after a failure."""
 
     EXACTLY_ONCE = "exactly_once"
     AT_LEAST_ONCE = "at_least_once"
@@ -89,13 +89,13 @@ class CheckpointSettings(SettingsGroup):
     max_concurrent: int = setting(
         "execution.checkpointing.max-concurrent-checkpoints",
         1,
-        "So many may be on their way at a time; with a pause, or barriers that overtake, 1.",
+        "Checkpoints in progress at the same time; 1 with a pause, or if barriers overtake.",
         1,
     )
     tolerable_failures: int = setting(
         "execution.checkpointing.tolerable-failed-checkpoints",
         0,
-        "So many may fail in a row before the job does.",
+        "Checkpoints that may fail in a row before the job fails.",
         0,
     )
     retention: Retention = setting(
@@ -107,25 +107,25 @@ class CheckpointSettings(SettingsGroup):
     unaligned: bool = setting(
         UNALIGNED,
         True,
-        "Whether barriers may overtake records, which then become part of the checkpoint. `true`, "
-        "if it is said, means at once, unless a timeout is set; `false`: never.",
+        "Whether barriers may overtake records, which then become part of the checkpoint. If it is "
+        "set to `true`, they overtake at once, unless a timeout is set; `false`: never.",
     )
     forced_unaligned: bool = setting(
         "execution.checkpointing.unaligned.forced",
         False,
-        "Kept for programs that set it; barriers may overtake everywhere in any case.",
+        "Accepted without effect: barriers may overtake everywhere in any case.",
     )
     aligned_timeout_ms: int = setting(
         ALIGNED_TIMEOUT,
         5_000,
-        "Milliseconds for which barriers stay in line before they overtake; 0: they do at once.",
+        "Milliseconds for which barriers stay aligned before they overtake records; 0: at once.",
         0,
     )
     ignored_in_flight: int = setting(
         IGNORED_IN_FLIGHT,
         -1,
-        "If the job goes on from the checkpoint of this number, the records that were on their "
-        "way in it are left out, and lost.",
+        "If the job is restored from the checkpoint with this number, the in-flight records of the "
+        "checkpoint are left out, and lost.",
         -1,
     )
     storage: str = setting(
@@ -137,7 +137,7 @@ class CheckpointSettings(SettingsGroup):
         CHECKPOINT_FOLDER,
         "",
         "Folder that driver and workers share: a path or a URI (`s3://`, `gs://`, `hdfs://` …). "
-        "None: on a local master, a temporary folder that goes with the job.",
+        "None: on a local master, a temporary folder that is deleted with the job.",
     )
     savepoint_folder: str = setting(
         SAVEPOINT_FOLDER, "", "Folder in which savepoints get one of their own each."
@@ -151,8 +151,8 @@ class CheckpointSettings(SettingsGroup):
     hmac_secret: str = setting(
         HMAC_SECRET,
         "",
-        "Key that checkpoints and savepoints are signed with; the job goes on only from those "
-        "that are. Of 16 bytes or more. A file keeps it out of command lines and variables.",
+        "Key of 16 bytes or more that signs checkpoints and savepoints; the job is restored only "
+        "from signed ones. A file keeps the key out of command lines and variables.",
     )
     hmac_secret_file: str = setting(
         HMAC_SECRET_FILE,
@@ -162,11 +162,11 @@ class CheckpointSettings(SettingsGroup):
     hmac_allows_unsigned: bool = setting(
         HMAC_UNSIGNED,
         False,
-        "Whether a job with a key may go on from a checkpoint without a signature, once, to "
-        "begin with signing.",
+        "Whether a job with a key may be restored from a checkpoint without a signature. Set it "
+        "once, to begin with signing.",
     )
     changelog: bool = setting(
-        "state.changelog.enabled", False, "Kept for programs that set it: there is no such log."
+        "state.changelog.enabled", False, "Accepted without effect: there is no changelog."
     )
 
     @classmethod
@@ -204,7 +204,7 @@ class RecoverySettings(SettingsGroup):
     retained: int = setting(
         "execution.checkpointing.num-retained",
         1,
-        "So many complete checkpoints are kept; older ones are dropped.",
+        "Complete checkpoints that are kept; older ones are deleted.",
         1,
     )
     incremental: bool = setting(
@@ -215,12 +215,12 @@ class RecoverySettings(SettingsGroup):
     path: str = setting(
         RESTORE_PATH,
         "",
-        "Checkpoint or savepoint that the job goes on from (`headgate run --from`).",
+        "Checkpoint or savepoint from which the job is restored (`headgate run --from`).",
     )
     ignores_unclaimed: bool = setting(
         IGNORE_UNCLAIMED,
         False,
-        "Whether state of operators that the program does not have any more is left behind "
+        "Whether a job may leave out the state of operators that the program no longer has "
         "(`headgate run --allow-non-restored-state`).",
     )
     ignores_damaged: bool = setting(
@@ -233,8 +233,9 @@ class RecoverySettings(SettingsGroup):
     job_id: str = setting(
         JOB_ID,
         "",
-        "Who the job is, over all drivers: with the same id and `execution.checkpointing.dir` it "
-        "goes on from its newest checkpoint. None: a new one each time.",
+        "Id of the job, the same for all its drivers: with the same id and "
+        "`execution.checkpointing.dir` it continues from its newest checkpoint. None: a new id "
+        "each time.",
     )
 
     def _check(self) -> None:
@@ -267,7 +268,7 @@ class RestartSettings(SettingsGroup):
         "or `default`: exponential-delay with checkpoints, none without.",
     )
     fixed_attempts: int = setting(
-        "restart-strategy.fixed-delay.attempts", 1, "Restarts before the job has failed.", 0
+        "restart-strategy.fixed-delay.attempts", 1, "Restarts before the job fails.", 0
     )
     fixed_delay_ms: int = setting(
         "restart-strategy.fixed-delay.delay", 1_000, "Pause before each restart.", 0
@@ -281,27 +282,27 @@ class RestartSettings(SettingsGroup):
     exponential_multiplier: float = setting(
         "restart-strategy.exponential-delay.backoff-multiplier",
         1.5,
-        "How much longer than the last one a pause is.",
+        "Factor by which each pause is longer than the one before.",
         1,
         high=1e6,
     )
     exponential_reset_ms: int = setting(
         "restart-strategy.exponential-delay.reset-backoff-threshold",
         3_600_000,
-        "After so long without a failure all begins anew with the first pause.",
+        "Milliseconds without a failure after which the next pause is the first one again.",
         1,
     )
     exponential_jitter: float = setting(
         "restart-strategy.exponential-delay.jitter-factor",
         0.1,
-        "Share of a pause by which chance makes it longer or shorter.",
+        "Random share by which a pause is made longer or shorter.",
         0,
         high=1,
     )
     exponential_attempts: int = setting(
         "restart-strategy.exponential-delay.attempts-before-reset-backoff",
         ENDLESS,
-        "Restarts, without a quiet time between them, before the job has failed.",
+        "Restarts before the job fails, if no quiet time comes between them.",
         0,
     )
     rate_failures: int = setting(
@@ -320,9 +321,9 @@ class RestartSettings(SettingsGroup):
     identical_failures: int = setting(
         "restart-strategy.max-identical-failures",
         10,
-        "With `restart-strategy.type` at `default`: the job has failed when its code has failed so "
+        "With `restart-strategy.type` at `default`, the job fails when its code has failed this "
         "many times in the same way, at the same record or without a checkpoint in between. A "
-        "strategy that you choose holds as it is.",
+        "strategy that you choose ignores this setting.",
         1,
     )
 

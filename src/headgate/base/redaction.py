@@ -1,4 +1,4 @@
-"""What must not be shown of settings, addresses and texts: passwords, tokens, keys, signatures.
+"""Hides secrets in settings, addresses and texts: passwords, tokens, keys, signatures.
 
 Plans, logs, errors, tracebacks, the REST API and archives all use this module. Law: a setting whose
 key names a secret, or whose value has one in it, is hidden whole; in a text only the secret is. A

@@ -1,4 +1,4 @@
-"""How a group of settings is written down: a frozen dataclass whose fields know their keys.
+"""Groups of settings: frozen dataclasses whose fields know their keys.
 
 Law: a field knows its key, meaning and bounds; a text that is no such value is refused with
 the key and what would be right. A former key of Flink's stands for the one of today, and of two
@@ -107,7 +107,7 @@ class SettingsGroup:
 
     @classmethod
     def _spelled_out(cls, texts: dict[str, str]) -> None:
-        """Put in what some texts stand for, before they are parsed."""
+        """Replace abbreviations and implied settings in the texts, before they are parsed."""
 
     @classmethod
     def parse(cls: "type[Settings]", texts: Mapping[str, str]) -> "Settings":

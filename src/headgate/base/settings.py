@@ -67,7 +67,7 @@ MAX_PORT: Final = 65_535
 
 
 class RuntimeMode(str, Enum):
-    """Whether results come while records do, or once at the end."""
+    """Whether results are emitted while records arrive, or once at the end."""
 
     STREAMING = "streaming"
     BATCH = "batch"
@@ -75,14 +75,14 @@ class RuntimeMode(str, Enum):
 
 
 class DefaultPolicy(str, Enum):
-    """What becomes of records that fail, in operators that say nothing else."""
+    """Policy for records that fail, in operators without a policy of their own."""
 
     FAIL = "fail"
     SKIP = "skip"
 
 
 class ProgressShown(str, Enum):
-    """Whether the terminal shows how a running job gets on."""
+    """Whether the terminal shows the progress of a running job."""
 
     AUTO = "auto"
     ON = "on"
@@ -90,14 +90,14 @@ class ProgressShown(str, Enum):
 
 
 class FlowControl(str, Enum):
-    """What stops a sender: the credit of each channel, or the socket of the whole connection."""
+    """How a sender is stopped: by the credit of each channel, or by the socket of a connection."""
 
     CREDIT = "credit"
     TCP = "tcp"
 
 
 class Compression(str, Enum):
-    """What is done to buffers that become smaller by it."""
+    """How buffers are compressed, if that makes them smaller."""
 
     NONE = "none"
     LZ4 = "lz4"
@@ -122,7 +122,7 @@ class TransportKind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class JobSettings(SettingsGroup):
-    """How a program becomes a job. What it sets itself comes before these."""
+    """How a program becomes a job. Settings in the program override these."""
 
     parallelism: int = setting(
         "parallelism.default",
@@ -174,7 +174,7 @@ class JobSettings(SettingsGroup):
     most_failures_in_a_row: int = setting(
         "pipeline.on-error.max-in-a-row",
         10_000,
-        "A task that has skipped so many records one after the other fails; 0: any number.",
+        "A task fails after it has skipped this many records in a row; 0: no limit.",
         0,
     )
     watermark_interval_ms: int = setting(
@@ -220,15 +220,15 @@ class JobSettings(SettingsGroup):
     start_timeout_ms: int = setting(
         "task.start.timeout",
         3_600_000,
-        "Milliseconds for the workers of a job to come, and then for its tasks to restore their "
-        "state and open; then the job has failed, and says who was waited for.",
+        "Milliseconds in which the workers of a job must register, and then its tasks restore "
+        "their state and open. Otherwise the job fails, and names those that are missing.",
         1,
     )
     cancel_timeout_ms: int = setting(
         "task.cancellation.timeout",
         30_000,
-        "Milliseconds for a user's function to come back after a cancellation or a failure "
-        "elsewhere; then its process is ended.",
+        "Milliseconds in which a user's function must return after a cancellation or a failure "
+        "elsewhere; otherwise its process is ended.",
         1,
     )
     metrics_interval_ms: int = setting(
@@ -280,21 +280,21 @@ class JobSettings(SettingsGroup):
     progress: ProgressShown = setting(
         "headgate.progress",
         ProgressShown.AUTO,
-        "How a job gets on, on standard error or in the cell of a notebook: `on`, `off`, or "
-        "`auto`: `headgate run` and notebooks show it.",
+        "Progress of a job, on standard error or in the cell of a notebook: `on`, `off`, or "
+        "`auto` (`headgate run` and notebooks show it).",
     )
     ship_bytes: int = setting(
         "headgate.ship.max-size",
         2 * GIB,
-        "Bytes of files that `headgate run --ship` may send to each executor, unpacked; what is "
-        "more is refused, with the largest packages.",
+        "Bytes of files that `headgate run --ship` may send to each executor, unpacked. More is "
+        "refused, and the error names the largest packages.",
         1,
     )
     strict: bool = setting(
         "headgate.strict",
         False,
-        "A setting that nobody knows is refused; `false`: a warning says what was probably meant. "
-        "The flag `--strict` of `headgate run` sets it.",
+        "Refuse unknown settings; `false`: a warning suggests what was probably meant. The flag "
+        "`--strict` of `headgate run` sets it.",
     )
 
     def _check(self) -> None:
@@ -327,8 +327,8 @@ class RestSettings(SettingsGroup):
     token: str = setting(
         "rest.token",
         "",
-        "What the page and the API ask for; none: nothing on the loopback address, elsewhere the "
-        "driver makes a token and prints it.",
+        "Token that the page and the API ask for. Without one, the loopback address asks for "
+        "nothing, and for another address the driver makes a token and prints it.",
     )
     subtask_metrics: bool = setting(
         "rest.subtask-metrics", False, "Metrics at `/metrics` have a label for each subtask."
@@ -370,7 +370,7 @@ class ExchangeSettings(SettingsGroup):
     buffers_per_channel: int = setting(
         "taskmanager.network.memory.buffers-per-channel",
         2,
-        "Exclusive buffers of an input channel; 0 makes it live on floating buffers alone.",
+        "Exclusive buffers of an input channel; 0: it has only floating buffers.",
         0,
     )
     floating_per_gate: int = setting(
@@ -396,17 +396,20 @@ class ExchangeSettings(SettingsGroup):
     debloat_target_ms: int = setting(
         "taskmanager.network.memory.buffer-debloat.target",
         1_000,
-        "Milliseconds in which a consumer should be through with what is in flight to it.",
+        "Target time, in milliseconds, in which a task consumes the buffers in flight to it.",
         1,
     )
     debloat_period_ms: int = setting(
         "taskmanager.network.memory.buffer-debloat.period",
         200,
-        "Milliseconds between two looks at how fast a task consumes.",
+        "Milliseconds between two measurements of how fast a task consumes.",
         1,
     )
     debloat_samples: int = setting(
-        "taskmanager.network.memory.buffer-debloat.samples", 20, "So many looks count.", 1
+        "taskmanager.network.memory.buffer-debloat.samples",
+        20,
+        "Number of measurements that count.",
+        1,
     )
     debloat_threshold_percent: int = setting(
         "taskmanager.network.memory.buffer-debloat.threshold-percentages",
@@ -491,7 +494,7 @@ class ExchangeSettings(SettingsGroup):
         1,
     )
     socket_buffer_bytes: int = setting(
-        "exchange.socket-buffer-bytes", 0, "Kernel's send and receive buffers; 0: as it likes.", 0
+        "exchange.socket-buffer-bytes", 0, "Kernel's send and receive buffers; 0: its default.", 0
     )
     heartbeat_interval_ms: int = setting(
         "heartbeat.interval", 5_000, "A connection that is quiet this long sends a sign of life.", 1

@@ -182,7 +182,7 @@ class ShapeReader:
         self._shapes: dict[tuple[bytes | None, tuple[str, ...]], FieldShape | Make] = {}
 
     def read(self, name: object, names: object, columns: object) -> RecordFields | list[Any]:
-        """What ``ShapeWriter.write`` was given; raises if that cannot have been.
+        """The records that ``ShapeWriter.write`` was given; raises if the parts do not fit.
 
         It stays apart, unless code of the class says what its attributes are, or the class has
         changed since the records were written.

@@ -12,7 +12,7 @@ from typing import Final
 _BELOW: Final = {"headgate", "py4j", "pyspark"}
 """Packages whose frames do not tell the user where in the program it was."""
 _ABOVE: Final = _BELOW | {"IPython", "ipykernel", "runpy"}
-"""Those that run programs, too."""
+"""Packages below, and those that run programs."""
 
 
 def user_frames(error: BaseException) -> list[FrameSummary]:
@@ -27,7 +27,7 @@ def user_frames(error: BaseException) -> list[FrameSummary]:
 
 
 def user_traceback(error: BaseException) -> str:
-    """As Python shows it, without what is below the program, and without the causes found there.
+    """The traceback without the frames below the program, and without the causes found there.
 
     An exception of the program's own that was being handled is shown before, as ever.
     """
