@@ -3,15 +3,12 @@
 ::
 
     clicks.key_by("user").window(TumblingEventTimeWindows.of(Time.minutes(1))).count()
-    clicks.join(orders).where("user").equal_to("user").window(
-        TumblingEventTimeWindows.of(Time.minutes(1))
-    ).apply()
+    clicks.join(orders).where("user").equal_to("user").window(windows).apply()
 
-Law: windows and aggregates are those of the same program on records, except that the rows of a
-batch count as having come together; the rows of a join are those that the same join of records
-gives. Rows are cut into slices that lie within windows, see ``Slices``. Columns that are not there,
-keys that are never equal and names that are taken are refused when the program is written, if the
-schemas are known, and with the first batches otherwise.
+Law: windows, aggregates and joined rows are those of the same program on records, except that the
+rows of a batch count as having come together. Columns that are not there, keys that are never equal
+and names that are taken are refused when the program is written, if the schemas are known, and with
+the first batches otherwise. Rows are cut into slices that lie within windows, see ``Slices``.
 """
 
 from collections.abc import Callable, Iterable

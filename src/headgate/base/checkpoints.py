@@ -2,16 +2,12 @@
 
 A checkpoint is a folder: files with state that tasks have written, and a metadata file that the
 driver writes last. Law: what the metadata names is there, whole, and has the checksum it says; a
-folder without metadata is no checkpoint.
-
-A checkpoint notes the name, kind and declared types of each state (``StateShape``). A state that is
-opened after a restore is compared with its note before anything is read from it. Law: a shape holds
-names only, so that any later version of a program can read it, also one whose classes are gone; the
-same program gives the same shapes every time.
-
-A ``TaskRestore`` is what a task gets back when it is deployed. Law: a key group goes to one task,
-and so does what a sink has prepared. What only the operator can redistribute, its lists and the
-positions of a source, goes to all its tasks, with the subtask it came from.
+folder without metadata is no checkpoint. A ``StateShape`` holds names only, so that any later
+version of a program can compare it with a state that it opens, also if classes are gone; the same
+program gives the same shapes every time. A ``TaskRestore`` is what a task gets back when it is
+deployed: a key group goes to one task, and so does what a sink has prepared. What only the operator
+can redistribute, its lists and the positions of a source, goes to all its tasks, with the subtask
+it came from.
 """
 
 from enum import Enum
