@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headgate.api.columns import ColumnStream, col
     from headgate.api.connected import BroadcastConnectedStream, ConnectedStreams
     from headgate.api.datastream import BroadcastStream, DataStream, SplitStream
-    from headgate.api.environment import StreamExecutionEnvironment
+    from headgate.api.environment import StreamExecutionEnvironment, transform
     from headgate.api.job import CompletableFuture, JobClient, JobExecutionResult, JobID, JobStatus
     from headgate.api.joined import CoGroupedStreams, JoinedStreams
     from headgate.api.keyed import KeyedStream
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
         StateBackend,
     )
     from headgate.api.sinks import CloseableIterator, DataStreamSink
-    from headgate.api.transform import transform
     from headgate.api.types.types import TypeInformation, Types
     from headgate.api.windowed import AllWindowedStream, WindowedStream
     from headgate.base.elements import Watermark
@@ -360,7 +359,7 @@ _FACADES = (
     "headgate.functions.context",
     "headgate.functions.sink",
     "headgate.base.errors",
-    "headgate.api.transform",
+    "headgate.api.environment",
     "headgate.api.columns",  # last: it loads pyarrow
 )
 
