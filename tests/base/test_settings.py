@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import SettingsInvalid
-from headgate.base.recovery_settings import CheckpointSettings, RecoverySettings, RestartSettings
+from headgate.base.recovery_settings import (
+    CheckpointSettings,
+    RecoverySettings,
+    RestartKind,
+    RestartSettings,
+)
 from headgate.base.redaction import HIDDEN, redacted
 from headgate.base.setting_fields import FORMER_KEYS, SettingsGroup
 from headgate.base.settings import (
@@ -26,11 +31,27 @@ from headgate.base.settings import (
     LogSettings,
     RestSettings,
     RuntimeMode,
+    StateBackendKind,
+    StateCompression,
     StateSettings,
     Storage,
     TransportKind,
     describe_settings,
 )
+
+GROUPS = (
+    JobSettings,
+    LogSettings,
+    CheckpointSettings,
+    RecoverySettings,
+    RestartSettings,
+    StateSettings,
+    ExchangeSettings,
+    RestSettings,
+)
+GROUP_OF: dict[str, type[SettingsGroup]] = {
+    field.metadata["key"]: group for group in GROUPS for field in fields(group)
+}
 
 
 def test_the_defaults_are_those_of_the_inventory() -> None:
@@ -58,6 +79,31 @@ def test_buffers_are_debloated_to_a_second_unless_the_settings_say_no() -> None:
 def test_water_marks_follow_the_segment() -> None:
     settings = ExchangeSettings(segment_bytes=1000)
     assert (settings.low_water_bytes, settings.high_water_bytes) == (1001, 2000)
+
+
+def test_state_is_in_memory_unless_the_user_says_otherwise() -> None:
+    settings = StateSettings()
+    assert settings.backend is StateBackendKind.HASHMAP
+    assert settings.rocksdb_memory_bytes == 256 * MIB
+    assert settings.rocksdb_folder == ""
+
+
+def test_keys_and_units_of_state_are_those_of_flink() -> None:
+    texts = {
+        "state.backend.type": "RocksDB",
+        "state.backend.rocksdb.memory": "64mb",
+        "state.backend.rocksdb.localdir": " fast disk ",
+        "state.backend.rocksdb.compression": "zstd",
+        "state.backend.rocksdb.thread.num": "4",
+        "parallelism.default": "2",
+    }
+    assert StateSettings.parse(texts) == StateSettings(
+        backend=StateBackendKind.ROCKSDB,
+        rocksdb_memory_bytes=64 * MIB,
+        rocksdb_folder="fast disk",
+        rocksdb_compression=StateCompression.ZSTD,
+        rocksdb_threads=4,
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,38 +146,141 @@ def test_keys_of_other_rooms_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("key", "text", "problem"),
     [
-        ("taskmanager.memory.segment-size", "big", "'big' is not a whole number; it may end"),
+        (
+            "taskmanager.memory.segment-size",
+            "big",
+            "'big' is not a whole number; it may end",
+        ),
         ("taskmanager.memory.segment-size", "", "'' is not a whole number"),
         ("taskmanager.memory.segment-size", "kb", "'kb' is not a whole number"),
         ("taskmanager.memory.segment-size", "1.5kb", "is not a whole number"),
         ("taskmanager.memory.segment-size", "--5kb", "is not a whole number"),
         ("taskmanager.memory.segment-size", "²kb", "is not a whole number"),
-        ("taskmanager.memory.segment-size", "10s", "with a unit: kb, k, mb, m, gb, g, b"),
-        ("execution.buffer-timeout.interval", "10kb", "with a unit: ms, s, min, h, d"),
-        ("taskmanager.network.memory.buffers-per-channel", "2kb", "'2kb' is not a whole number"),
+        (
+            "taskmanager.memory.segment-size",
+            "10s",
+            "with a unit: kb, k, mb, m, gb, g, b",
+        ),
+        (
+            "execution.buffer-timeout.interval",
+            "10kb",
+            "with a unit: ms, s, min, h, d",
+        ),
+        (
+            "taskmanager.network.memory.buffers-per-channel",
+            "2kb",
+            "'2kb' is not a whole number",
+        ),
         ("taskmanager.memory.network.fraction", "a tenth", "is not a number"),
         ("taskmanager.memory.network.fraction", "nan", "nan is below 0"),
         ("exchange.flow-control", "window", "'window' is none of credit, tcp"),
-        ("security.ssl.internal.enabled", "yes", "'yes' is neither true nor false"),
+        (
+            "security.ssl.internal.enabled",
+            "yes",
+            "'yes' is neither true nor false",
+        ),
+        ("state.backend.type", "filesystem", "none of hashmap, rocksdb"),
+        ("state.backend.rocksdb.memory", "1mb", "below"),
+        (
+            "state.backend.rocksdb.memory",
+            "lots",
+            "not a whole number; it may end with a unit: kb",
+        ),
+        ("state.backend.rocksdb.memory.objects-fraction", "1", "not below 1"),
+        ("state.backend.rocksdb.memory.objects-fraction", "-0.1", "below 0"),
+        ("state.backend.rocksdb.memory.write-buffer-ratio", "0", "below 0.01"),
+        ("state.backend.rocksdb.memory.write-buffer-ratio", "1.5", "not below 1"),
+        ("state.backend.rocksdb.compression", "gzip", "none of none, lz4, zstd"),
+        ("state.backend.rocksdb.thread.num", "0", "below 1"),
+        ("execution.checkpointing.timeout", "9", "9 is below 10"),
+        (
+            "execution.checkpointing.max-concurrent-checkpoints",
+            "0",
+            "0 is below 1",
+        ),
+        (
+            "execution.checkpointing.mode",
+            "twice",
+            "none of exactly_once, at_least_once",
+        ),
+        (
+            "execution.checkpointing.data-inline-threshold",
+            "-1",
+            "-1 is below 0",
+        ),
+        (
+            "execution.checkpointing.data-inline-threshold",
+            "2 mb",
+            "above 1048576",
+        ),
+        (
+            "execution.checkpointing.unaligned.enabled",
+            "sometimes",
+            "neither true nor false",
+        ),
+        ("execution.checkpointing.num-retained", "0", "below 1"),
+        ("execution.checkpointing.incremental", "some", "neither true nor false"),
+        (
+            "pipeline.job-id",
+            "a b",
+            "'a b' is no id; give up to 64 letters, digits, - and _",
+        ),
+        ("pipeline.job-id", "../other", "is no id"),
+        ("pipeline.job-id", "é", "is no id"),
+        ("pipeline.job-id", 65 * "x", "is no id"),
+        (
+            "restart-strategy.type",
+            "sometimes",
+            "none of default, none, fixed-delay",
+        ),
+        ("restart-strategy.fixed-delay.attempts", "-1", "below 0"),
+        (
+            "restart-strategy.exponential-delay.max-backoff",
+            "10 ms",
+            "below the first pause of 1000",
+        ),
+        ("restart-strategy.exponential-delay.jitter-factor", "1.5", "above 1"),
+        (
+            "restart-strategy.exponential-delay.backoff-multiplier",
+            "0.5",
+            "below 1",
+        ),
+        (
+            "restart-strategy.exponential-delay.backoff-multiplier",
+            "inf",
+            "above 1e",
+        ),
+        (
+            "restart-strategy.exponential-delay.backoff-multiplier",
+            "nan",
+            "below 1",
+        ),
+        ("restart-strategy.failure-rate.failure-rate-interval", "0", "below 1"),
+        ("restart-strategy.max-identical-failures", "0", "0 is below 1"),
+        ("parallelism.default", "0", "-1 leaves the choice to Headgate"),
+        ("parallelism.default", "-2", "-2 is below -1"),
+        ("pipeline.max-parallelism", "0", "-1 leaves the choice to Headgate"),
+        ("pipeline.max-parallelism", "many", "not a whole number"),
     ],
 )
 def test_a_wrong_text_is_refused_with_its_key(key: str, text: str, problem: str) -> None:
     with pytest.raises(SettingsInvalid, match=problem) as caught:
-        ExchangeSettings.parse({key: text})
+        GROUP_OF[key].parse({key: text})
     assert caught.value.key == key
     assert key in str(caught.value)
 
 
-BOUNDED = [f for f in fields(ExchangeSettings) if f.metadata["low"] is not None]
+SETTINGS = [field for group in GROUPS for field in fields(group)]
+BOUNDED = [field for field in SETTINGS if field.metadata["low"] is not None]
 
 
-@pytest.mark.parametrize("setting", BOUNDED, ids=lambda setting: setting.name)
+@pytest.mark.parametrize("setting", BOUNDED, ids=lambda setting: setting.metadata["key"])
 def test_a_value_below_its_bound_is_refused_with_its_key(
     setting: dataclasses.Field[object],
 ) -> None:
     low = setting.metadata["low"]
     with pytest.raises(SettingsInvalid, match=f"{low - 1} is below {low}") as caught:
-        ExchangeSettings(**{setting.name: low - 1})
+        GROUP_OF[setting.metadata["key"]](**{setting.name: low - 1})
     assert caught.value.key == setting.metadata["key"]
 
 
@@ -177,10 +326,10 @@ def test_values_at_the_edge_are_accepted(values: dict[str, int]) -> None:
     assert {name: getattr(settings, name) for name in values} == values
 
 
-@given(st.text(), st.sampled_from([f.metadata["key"] for f in fields(ExchangeSettings)]))
+@given(st.text(), st.sampled_from(sorted(GROUP_OF)))
 def test_no_text_breaks_the_parser(text: str, key: str) -> None:
     with suppress(SettingsInvalid):
-        parsed = ExchangeSettings.parse({key: text})
+        parsed = GROUP_OF[key].parse({key: text})
         assert dataclasses.replace(parsed) == parsed
 
 
@@ -188,17 +337,16 @@ def test_every_setting_has_a_key_of_its_own_and_a_meaning() -> None:
     rows = describe_settings()
     keys = [key for key, _, _ in rows]
     assert len(set(keys)) == len(keys)
-    recovery = (CheckpointSettings, RecoverySettings, RestartSettings)
-    groups = (JobSettings, LogSettings, StateSettings, ExchangeSettings, RestSettings, *recovery)
-    assert len(keys) == sum(len(fields(group)) for group in groups)
+    assert len(keys) == sum(len(fields(group)) for group in GROUPS)
     assert all(meaning.endswith(".") for _, _, meaning in rows)
 
 
-def test_the_described_default_is_what_parsing_it_gives() -> None:
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_described_default_is_what_parsing_it_gives(group: type[SettingsGroup]) -> None:
     described = {key: default for key, default, _ in describe_settings()}
-    assert ExchangeSettings.parse(described) == ExchangeSettings()
-    assert JobSettings.parse(described) == JobSettings()
-    assert StateSettings.parse(described) == StateSettings()
+    if group is CheckpointSettings:  # barriers overtake at once if somebody writes "true"
+        del described["execution.checkpointing.unaligned.enabled"]
+    assert group.parse(described) == group()
 
 
 @pytest.mark.parametrize(
@@ -215,6 +363,22 @@ def test_the_described_default_is_what_parsing_it_gives() -> None:
         (RestSettings, "web.address", "0.0.0.0", "bind_address", "0.0.0.0"),
         (CheckpointSettings, "state.backend.fs.checkpointdir", "here", "folder", "here"),
         (CheckpointSettings, "state.backend.changelog.enabled", "true", "changelog", True),
+        (CheckpointSettings, "state.checkpoints.dir", "old", "folder", "old"),
+        (CheckpointSettings, "state.savepoints.dir", "old", "savepoint_folder", "old"),
+        (CheckpointSettings, "state.checkpoint-storage", "filesystem", "storage", "filesystem"),
+        (CheckpointSettings, "state.storage.fs.memory-threshold", "1kb", "inline_bytes", 1024),
+        (RecoverySettings, "execution.savepoint.path", "old", "path", "old"),
+        (
+            RecoverySettings,
+            "execution.savepoint.ignore-unclaimed-state",
+            "true",
+            "ignores_unclaimed",
+            True,
+        ),
+        (RecoverySettings, "state.checkpoints.num-retained", "3", "retained", 3),
+        (RecoverySettings, "state.backend.incremental", "true", "incremental", True),
+        (RestartSettings, "restart-strategy", "fixed-delay", "kind", RestartKind.FIXED_DELAY),
+        (StateSettings, "state.backend", "rocksdb", "backend", StateBackendKind.ROCKSDB),
         (
             CheckpointSettings,
             "execution.checkpointing.recover-without-channel-state.checkpoint-id",
@@ -228,9 +392,9 @@ def test_a_deprecated_key_that_flink_reads_takes_effect_unless_the_new_one_is_gi
     group: type[SettingsGroup], key: str, text: str, field: str, value: object
 ) -> None:
     assert getattr(group.parse({key: text}), field) == value
-    default = next(f for f in fields(group) if f.name == field).default
-    both = {key: text, FORMER_KEYS[key]: str(default)}
-    assert getattr(group.parse(both), field) == default
+    default = {of_today: default for of_today, default, _ in group.describe()}[FORMER_KEYS[key]]
+    both = group.parse({key: text, FORMER_KEYS[key]: default})
+    assert getattr(both, field) == getattr(group(), field)
 
 
 def test_a_wrong_text_under_a_deprecated_key_is_refused_with_the_key_that_was_written() -> None:
@@ -262,13 +426,6 @@ def test_settings_of_a_job_are_parsed_beside_those_of_the_exchange() -> None:
     assert (settings.parallelism, settings.runtime_mode) == (4, RuntimeMode.BATCH)
     assert settings.object_reuse
     assert ExchangeSettings.parse(texts) == ExchangeSettings(burst_frames=3)
-
-
-@pytest.mark.parametrize("key", ["parallelism.default", "pipeline.max-parallelism"])
-@pytest.mark.parametrize("text", ["0", "-2", "many"])
-def test_a_parallelism_below_one_is_refused(key: str, text: str) -> None:
-    with pytest.raises(SettingsInvalid, match=key):
-        JobSettings.parse({key: text})
 
 
 def test_secrets_are_hidden_in_what_people_see_by_their_key_and_within_values() -> None:
