@@ -76,7 +76,7 @@ def test_a_keyed_stream_goes_through_it_as_well(env: Any, wait: str) -> None:
         ({"async_function": Blocking()}, "async_invoke_batch.. of Blocking must be written as"),
         ({"async_function": AsyncTimeout()}, "timeout.. of AsyncTimeout is async; write it as a"),
         ({"async_function": AsyncCost()}, "cost.. of AsyncCost is async; write it as a plain def"),
-        ({"timeout": Time.seconds(0)}, "the timeout is 0 ms; give more than 0"),
+        ({"timeout": Time.seconds(0)}, "the timeout is 0 ms; give 1 ms or more"),
         ({"capacity": 0}, "the capacity is 0; give 1 or more"),
         ({"capacity": 99}, "the capacity is 99, so that no batch can have its 100 records; give"),
         ({"batching": 64}, "batching is 64; give one like Batching"),

@@ -183,15 +183,15 @@ STRATEGY = WatermarkStrategy.no_watermarks()
 @pytest.mark.parametrize(
     ("write", "problem"),
     [
-        (lambda: WatermarkStrategy.for_bounded_out_of_orderness(5), "give a Duration"),
+        (lambda: WatermarkStrategy.for_bounded_out_of_orderness(5), "give a span of time"),
         (lambda: WatermarkStrategy.for_bounded_out_of_orderness(seconds(-1)), "0 ms or more"),
         (lambda: STRATEGY.with_idleness(Duration.of_millis(0)), "1 ms or more"),
-        (lambda: STRATEGY.with_idleness("1 s"), "give a Duration"),
+        (lambda: STRATEGY.with_idleness("1 s"), "give a span of time"),
         (lambda: STRATEGY.with_timestamp_assigner("f0"), "give a TimestampAssigner"),
         (lambda: STRATEGY.with_timestamp_assigner(ByFirst), "give a TimestampAssigner"),
         (lambda: WatermarkStrategy.for_generator(EveryRecord()), "give a callable that makes"),
         (lambda: STRATEGY.with_watermark_alignment("", seconds(1)), "a text that is not empty"),
-        (lambda: STRATEGY.with_watermark_alignment("g", 1), "give a Duration"),
+        (lambda: STRATEGY.with_watermark_alignment("g", 1), "give a span of time"),
         (lambda: STRATEGY.with_watermark_alignment("g", seconds(1), seconds(0)), "1 ms or more"),
     ],
 )

@@ -23,7 +23,7 @@ from headgate.functions.async_functions import (
     NoRetryStrategy,
     RateLimit,
 )
-from headgate.functions.time import Duration, Time, measured_ms
+from headgate.functions.time import Duration, Time, whole_ms
 from headgate.functions.type_variables import T, V
 
 DEFAULT_BATCHING: Final = Batching()
@@ -199,7 +199,7 @@ class _AsyncWait:
         return partial(
             AsyncWaitOperator,
             function,
-            _timeout_ms(self.caller, self.timeout),
+            whole_ms(self.timeout, f"{self.caller}(): the timeout is", 1),
             self.capacity,
             self.caller.startswith("ordered"),
             _checked_strategy(self.caller, self.strategy),
@@ -227,17 +227,6 @@ def _check_settings(caller: str, settings: BatchSettings) -> None:
     for name, (value, kind, example) in wanted.items():
         if not isinstance(value, kind) and (value is not None or name == "batching"):
             raise PlanInvalid(f"{caller}(): {name} is {value!r}; give one like {example}")
-
-
-def _timeout_ms(caller: str, timeout: object) -> int:
-    timeout_ms = measured_ms(timeout)
-    if timeout_ms is None:
-        raise PlanInvalid(f"{caller}(): the timeout is {timeout!r}; give one like Time.seconds(5)")
-    if timeout_ms <= 0:
-        raise PlanInvalid(
-            f"{caller}(): the timeout is {timeout_ms} ms; give more than 0, like Time.seconds(5)"
-        )
-    return timeout_ms
 
 
 def _checked_strategy(caller: str, strategy: object) -> AsyncRetryStrategy[Any] | None:

@@ -225,8 +225,8 @@ class IntervalJoin(Generic[T, U]):
 
     def between(self, lower_bound: object, upper_bound: object) -> "IntervalJoined[T, U]":
         """How far right records may be from left ones, as Time or Duration; both ends count."""
-        lower_ms = whole_ms(lower_bound, "between()")
-        upper_ms = whole_ms(upper_bound, "between()")
+        lower_ms = whole_ms(lower_bound, "between() was given")
+        upper_ms = whole_ms(upper_bound, "between() was given")
         return IntervalJoined(self._streams, lower_ms, upper_ms)
 
 

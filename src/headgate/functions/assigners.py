@@ -15,7 +15,7 @@ from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.functions.context import RuntimeContext
 from headgate.functions.state import ValueStateDescriptor
-from headgate.functions.time import positive_ms, whole_ms
+from headgate.functions.time import whole_ms
 from headgate.functions.triggers import (
     CountTrigger,
     EventTimeTrigger,
@@ -110,8 +110,8 @@ class _Tumbling(_ByTime[IN]):
     @classmethod
     def of(cls: type[_TUMBLING], size: object, offset: object = None) -> _TUMBLING:
         """With spans of time: ``.of(Time.minutes(1))``"""
-        caller = f"{cls.__name__}.of()"
-        return cls(positive_ms(size, caller), _offset(offset, caller))
+        given = f"{cls.__name__}.of() was given"
+        return cls(whole_ms(size, given, 1), _offset(offset, given))
 
     def assign_windows(
         self, element: IN, timestamp: int, context: AssignerContext
@@ -150,8 +150,8 @@ class _Sliding(_ByTime[IN]):
     @classmethod
     def of(cls: type[_SLIDING], size: object, slide: object, offset: object = None) -> _SLIDING:
         """With spans of time: ``.of(Time.minutes(10), Time.minutes(1))``"""
-        caller = f"{cls.__name__}.of()"
-        return cls(positive_ms(size, caller), positive_ms(slide, caller), _offset(offset, caller))
+        given = f"{cls.__name__}.of() was given"
+        return cls(whole_ms(size, given, 1), whole_ms(slide, given, 1), _offset(offset, given))
 
     def assign_windows(
         self, element: IN, timestamp: int, context: AssignerContext
@@ -245,7 +245,7 @@ class _WithGap(SessionWindows[IN]):
     @classmethod
     def with_gap(cls: type[_GAP], size: object) -> _GAP:
         """With a span of time: ``.with_gap(Time.minutes(30))``"""
-        return cls(positive_ms(size, f"{cls.__name__}.with_gap()"))
+        return cls(whole_ms(size, f"{cls.__name__}.with_gap() was given", 1))
 
     def gap_of(self, element: IN) -> int:
         return self.gap_ms
@@ -403,8 +403,8 @@ def _checked_gap(gap_ms: object, who: str) -> int:
     return gap_ms
 
 
-def _offset(offset: object, caller: str) -> int:
-    return 0 if offset is None else whole_ms(offset, caller)
+def _offset(offset: object, given: str) -> int:
+    return 0 if offset is None else whole_ms(offset, given)
 
 
 def _check_positive(who: str, what: str, value: object) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeAlias
 
 from headgate.base.errors import PlanInvalid
 from headgate.functions.function import Function
-from headgate.functions.time import Duration, Time, measured_ms
+from headgate.functions.time import Duration, Time, whole_ms
 from headgate.functions.type_variables import IN, OUT
 
 ResultTest: TypeAlias = Callable[[list[Any]], object]
@@ -292,7 +292,7 @@ class Batching:
             _check_count("Batching", "max_calls", self.max_calls)
         if self.max_cost is not None:
             _check_rate("Batching", "max_cost", self.max_cost)
-        _check_span("Batching", "max_wait", self.max_wait, least_ms=0)
+        whole_ms(self.max_wait, "Batching(): max_wait is", 0)
         if type(self.split_failed) is not bool:
             raise PlanInvalid(f"Batching(): split_failed is {self.split_failed!r}; give a bool")
 
@@ -319,7 +319,7 @@ class RateLimit:
             raise PlanInvalid(
                 "RateLimit() was given no limit; give requests_per_second, cost_per_second or both"
             )
-        _check_span("RateLimit", "burst", self.burst, least_ms=0)
+        whole_ms(self.burst, "RateLimit(): burst is", 0)
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,7 @@ class CallCache:
     """The result that was not used for the longest time gives way."""
 
     def __post_init__(self) -> None:
-        _check_span("CallCache", "ttl", self.ttl, least_ms=1)
+        whole_ms(self.ttl, "CallCache(): ttl is", 1)
         if self.key is not None and not callable(self.key):
             raise PlanInvalid(f"CallCache(): key is {self.key!r}; give a callable, or None")
         _check_count("CallCache", "max_entries", self.max_entries)
@@ -361,14 +361,6 @@ def _check_rate(caller: str, name: str, number: object) -> None:
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
     if not is_number or not 0 < number < math.inf:  # type: ignore[operator] # is_number says so
         raise PlanInvalid(f"{caller}(): {name} is {number!r}; give a number greater than 0")
-
-
-def _check_span(caller: str, name: str, span: object, least_ms: int) -> None:
-    span_ms = measured_ms(span)
-    if span_ms is None:
-        raise PlanInvalid(f"{caller}(): {name} is {span!r}; give one like Time.milliseconds(20)")
-    if span_ms < least_ms:
-        raise PlanInvalid(f"{caller}(): {name} is {span_ms} ms; give {least_ms} ms or more")
 
 
 def _check_positive(caller: str, **numbers: float) -> None:

@@ -106,7 +106,7 @@ class TimeEvictor(_Sided[IN, W]):
 
     @staticmethod
     def of(window_size: object, do_evict_after: bool = False) -> "TimeEvictor[Record, Record]":
-        return TimeEvictor(whole_ms(window_size, "TimeEvictor.of()"), do_evict_after)
+        return TimeEvictor(whole_ms(window_size, "TimeEvictor.of() was given"), do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
         if elements and elements[0].has_timestamp():

@@ -106,21 +106,16 @@ def measured_ms(span: object) -> int | None:
     return None
 
 
-def whole_ms(span: object, caller: str) -> int:
-    """Milliseconds of a span that ``caller`` was given; raises PlanInvalid if it is none."""
+def whole_ms(span: object, given: str, least_ms: int | None = None) -> int:
+    """Milliseconds of a span of time; raises PlanInvalid if it is none, or less than ``least_ms``.
+
+    ``given`` begins the sentence of the error: ``with_idleness() was given``.
+    """
     span_ms = measured_ms(span)
     if span_ms is None:
-        raise PlanInvalid(
-            f"{caller} was given {span!r}; give a span of time, for instance Time.seconds(5)"
-        )
-    return span_ms
-
-
-def positive_ms(span: object, caller: str) -> int:
-    """Milliseconds as ``whole_ms`` gives them; raises PlanInvalid below one."""
-    span_ms = whole_ms(span, caller)
-    if span_ms < 1:
-        raise PlanInvalid(f"{caller} was given {span_ms} ms; give a millisecond or more")
+        raise PlanInvalid(f"{given} {span!r}; give a span of time, for instance Time.seconds(5)")
+    if least_ms is not None and span_ms < least_ms:
+        raise PlanInvalid(f"{given} {span_ms} ms; give {least_ms} ms or more")
     return span_ms
 
 

@@ -302,7 +302,8 @@ class ContinuousEventTimeTrigger(_Continuous[IN, W]):
 
     @staticmethod
     def of(interval: object) -> "ContinuousEventTimeTrigger[Record, Record]":
-        return ContinuousEventTimeTrigger(whole_ms(interval, "ContinuousEventTimeTrigger.of()"))
+        given = "ContinuousEventTimeTrigger.of() was given"
+        return ContinuousEventTimeTrigger(whole_ms(interval, given))
 
     def _set_timer(self, time: int, ctx: TriggerTools) -> None:
         ctx.register_event_time_timer(time)
@@ -328,8 +329,8 @@ class ContinuousProcessingTimeTrigger(_Continuous[IN, W]):
 
     @staticmethod
     def of(interval: object) -> "ContinuousProcessingTimeTrigger[Record, Record]":
-        caller = "ContinuousProcessingTimeTrigger.of()"
-        return ContinuousProcessingTimeTrigger(whole_ms(interval, caller))
+        given = "ContinuousProcessingTimeTrigger.of() was given"
+        return ContinuousProcessingTimeTrigger(whole_ms(interval, given))
 
     def _set_timer(self, time: int, ctx: TriggerTools) -> None:
         ctx.register_processing_time_timer(time)

@@ -16,7 +16,7 @@ from typing import Any
 from headgate.base.elements import Record, Watermark
 from headgate.base.errors import PlanInvalid
 from headgate.functions.context import RuntimeContext
-from headgate.functions.time import Duration, Time, measured_ms
+from headgate.functions.time import Duration, Time, whole_ms
 
 
 class TimestampAssigner(ABC):
@@ -94,7 +94,9 @@ class WatermarkStrategy:
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration | Time) -> "WatermarkStrategy":
         """No record comes later than this span after the latest one."""
-        return WatermarkStrategy(_millis(max_out_of_orderness, "for_bounded_out_of_orderness", 0))
+        return WatermarkStrategy(
+            whole_ms(max_out_of_orderness, "for_bounded_out_of_orderness() was given", 0)
+        )
 
     @staticmethod
     def no_watermarks() -> "WatermarkStrategy":
@@ -131,7 +133,7 @@ class WatermarkStrategy:
 
     def with_idleness(self, idle_timeout: Duration | Time) -> "WatermarkStrategy":
         """A stream or split without a record for this span is not waited for."""
-        return replace(self, idle_ms=_millis(idle_timeout, "with_idleness", 1))
+        return replace(self, idle_ms=whole_ms(idle_timeout, "with_idleness() was given", 1))
 
     def with_watermark_alignment(
         self,
@@ -147,8 +149,9 @@ class WatermarkStrategy:
         group: object = watermark_group
         if not (isinstance(group, str) and group):
             raise PlanInvalid(f"{caller}() was given {group!r}; give a text that is not empty")
-        drift_ms = _millis(max_allowed_watermark_drift, caller, 0)
-        every_ms = 1000 if update_interval is None else _millis(update_interval, caller, 1)
+        given = f"{caller}() was given"
+        drift_ms = whole_ms(max_allowed_watermark_drift, given, 0)
+        every_ms = 1000 if update_interval is None else whole_ms(update_interval, given, 1)
         return replace(self, alignment=AlignmentGroup(group, drift_ms, every_ms))
 
     @property
@@ -187,12 +190,3 @@ def _takes_argument(create: Callable[..., object]) -> bool:
         parameter.kind in places and parameter.default is Parameter.empty
         for parameter in parameters
     )
-
-
-def _millis(span: object, caller: str, least: int) -> int:
-    millis = measured_ms(span)
-    if millis is None:
-        raise PlanInvalid(f"{caller}() was given {span!r}; give a Duration or a Time")
-    if millis < least:
-        raise PlanInvalid(f"{caller}() was given {millis} ms; give {least} ms or more")
-    return millis
