@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeAlias, cast
 
+from headgate.api.collection import CollectionReader
 from headgate.api.datastream import DataStream
 from headgate.api.draft import (
     Draft,
@@ -29,7 +30,7 @@ from headgate.core.operators.sinks import SinkOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext
 from headgate.functions.function import ProcessFunction
-from headgate.functions.source import Source, SplitLag, SplitReader
+from headgate.functions.source import Source, SplitReader
 from headgate.functions.type_variables import T
 from headgate.plan.stream_graph import NodeKind
 
@@ -100,33 +101,16 @@ class CachedSource(Source):
     def open(self, split: object, position: object, context: ConnectorContext) -> SplitReader:
         assert isinstance(split, list)
         assert position is None or isinstance(position, int), position
-        return CachedReader(split, position or 0)
+        return CollectionReader(split, position or 0, _timed)
 
     def __reduce__(self) -> tuple[type["CachedSource"], tuple[None]]:
         return CachedSource, (None,)
 
 
-class CachedReader(SplitReader):
-    """The position is the index of the next record."""
-
-    def __init__(self, kept: Kept, first: int) -> None:
-        self._kept = kept
-        self._next = first
-
-    def poll(self, limit: int) -> Bundle | None:
-        if self._next >= len(self._kept):
-            return None
-        some = self._kept[self._next : self._next + limit]
-        self._next += len(some)
-        times = [None if time_ms == MIN_WATERMARK_MS else time_ms for _, time_ms in some]
-        untimed = times.count(None) == len(times)
-        return Bundle([record for record, _ in some], None if untimed else times)
-
-    def position(self) -> int:
-        return self._next
-
-    def lag(self) -> SplitLag:
-        return SplitLag(records=len(self._kept) - self._next)
+def _timed(kept: Kept) -> Bundle:
+    times = [None if time_ms == MIN_WATERMARK_MS else time_ms for _, time_ms in kept]
+    untimed = times.count(None) == len(times)
+    return Bundle([record for record, _ in kept], None if untimed else times)
 
 
 class WithTime(ProcessFunction[Record, tuple[Record, int]]):

@@ -1,10 +1,11 @@
 """A Python collection as a source: one split, read in order by one task."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from headgate.api.types.types import TypeInformation
-from headgate.base.elements import Record
+from headgate.base.elements import Bundle, Record
 from headgate.base.errors import PlanInvalid
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitLag, SplitReader
@@ -25,22 +26,26 @@ class CollectionSource(Source[V]):
 
     def open(self, split: object, position: object, context: ConnectorContext) -> SplitReader[V]:
         assert position is None or isinstance(position, int), position
-        return CollectionReader(self.records, position or 0)
+        return CollectionReader(self.records, position or 0, lambda records: records)
 
 
 class CollectionReader(SplitReader[V]):
-    """The position is the index of the next record."""
+    """Reads a list; the position is the index of the next record."""
 
-    def __init__(self, records: list[V], first: int) -> None:
+    def __init__(
+        self, records: list[Any], first: int, made: Callable[[list[Any]], list[V] | Bundle]
+    ) -> None:
+        """``made``: makes records of the items of the list."""
         self._records = records
         self._next = first
+        self._made = made
 
-    def poll(self, limit: int) -> list[V] | None:
+    def poll(self, limit: int) -> list[V] | Bundle | None:
         if self._next >= len(self._records):
             return None
-        records = self._records[self._next : self._next + limit]
-        self._next += len(records)
-        return records
+        items = self._records[self._next : self._next + limit]
+        self._next += len(items)
+        return self._made(items)
 
     def position(self) -> int:
         return self._next
