@@ -251,7 +251,7 @@ class JobSettings(SettingsGroup):
         "jobmanager.bind-host",
         "",
         "The address of this machine on which the driver listens for workers; none: the one that "
-        "they are told, or would be told.",
+        "they connect to.",
     )
     control_port: int = setting(
         "jobmanager.rpc.port",
@@ -414,7 +414,7 @@ class ExchangeSettings(SettingsGroup):
     debloat_threshold_percent: int = setting(
         "taskmanager.network.memory.buffer-debloat.threshold-percentages",
         25,
-        "Per cent by which the size must change before producers are told.",
+        "Per cent by which the size must change before it is sent to producers.",
         0,
     )
     landing_buffers: int = setting(
