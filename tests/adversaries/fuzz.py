@@ -43,8 +43,8 @@ def write_corpus(folder: Path) -> None:
     spoken = {
         targets.producer_hears: up.stream,
         targets.consumer_hears: down.stream,
-        targets.producer_hears_behind_the_handshake: b"".join(up.frames[up.greetings :]),
-        targets.consumer_hears_behind_the_handshake: b"".join(down.frames[down.greetings :]),
+        targets.producer_hears_after_the_handshake: b"".join(up.frames[up.greetings :]),
+        targets.consumer_hears_after_the_handshake: b"".join(down.frames[down.greetings :]),
         targets.consumer_hears_compressed: b"".join(packed.frames[packed.greetings :]),
         targets.driver_hears: to_driver.stream,
         targets.worker_hears: to_worker.stream,

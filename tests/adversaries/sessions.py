@@ -140,7 +140,7 @@ TO_WORKER_SAID: Final[tuple[ToTaskManager, ...]] = (
 
 
 def record_control() -> tuple[Recorded, Recorded]:
-    """What a worker says to the driver, and what the driver says, sealed behind the handshake."""
+    """What a worker says to the driver, and what the driver says, sealed after the handshake."""
     worker, driver = proofs()
     up: list[Greeting] = [worker.first_word()]
     down: list[Greeting] = []
@@ -223,7 +223,7 @@ DAMAGES: Final[tuple[Damage, ...]] = (
 
 
 def damaged(chance: Random, recorded: Recorded, others: Sequence[bytes]) -> bytes:
-    """The session with one to three damages; mostly behind the handshake, where there is more."""
+    """The session with one to three damages; mostly after the handshake, where there is more."""
     spared = recorded.greetings if chance.random() < 0.8 else 0
     frames = list(recorded.frames[spared:])
     for _ in range(chance.randint(1, 3)):

@@ -83,11 +83,11 @@ def worker_hears_sealed(stream: bytes, piece: int) -> bool:
     return _sealed(TO_TASK_MANAGER, stream, piece)
 
 
-def producer_hears_behind_the_handshake(stream: bytes, piece: int) -> bool:
+def producer_hears_after_the_handshake(stream: bytes, piece: int) -> bool:
     return producer_hears(_UP.handshake + stream, piece)
 
 
-def consumer_hears_behind_the_handshake(stream: bytes, piece: int) -> bool:
+def consumer_hears_after_the_handshake(stream: bytes, piece: int) -> bool:
     return consumer_hears(_DOWN.handshake + stream, piece)
 
 
@@ -101,8 +101,8 @@ _UP_PACKED, _DOWN_PACKED = record_exchange(compressed=True)
 TARGETS: Final[tuple[Target, ...]] = (
     producer_hears,
     consumer_hears,
-    producer_hears_behind_the_handshake,
-    consumer_hears_behind_the_handshake,
+    producer_hears_after_the_handshake,
+    consumer_hears_after_the_handshake,
     consumer_hears_compressed,
     driver_hears,
     worker_hears,

@@ -80,7 +80,7 @@ def edges_of(stream: DataStream) -> list[tuple[int, int, str, bool]]:
         ("Process", lambda s: s.process(Sorted()), ProcessOperator, "process function"),
     ],
 )
-def test_operator_is_a_node_behind_the_stream(
+def test_operator_is_a_node_after_the_stream(
     numbers: DataStream, name: str, method: Method, operator: type, role: str
 ) -> None:
     stream = method(numbers)
@@ -289,8 +289,8 @@ def test_forced_operator_stays_in_one_task(numbers: DataStream) -> None:
 
 def test_slot_group_is_inherited_if_all_inputs_agree(numbers: DataStream) -> None:
     slow = numbers.map(str).slot_sharing_group("slow")
-    behind = slow.map(str)
-    mixed = behind.union(numbers.map(str)).map(str)
+    texts = slow.map(str)
+    mixed = texts.union(numbers.map(str)).map(str)
     groups = {name: node.group for name, node in graph_of(mixed).nodes.items()}
     assert groups == {1: "default", 2: "slow", 3: "slow", 4: "default", 5: "default"}
 

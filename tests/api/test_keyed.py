@@ -129,7 +129,7 @@ def test_process_knows_the_key(keyed: KeyedStream) -> None:
         keyed.process(5)  # type: ignore[arg-type]
 
 
-def test_other_operators_stand_behind_the_hash_too(keyed: KeyedStream) -> None:
+def test_other_operators_follow_the_hash_too(keyed: KeyedStream) -> None:
     keyed.map(str), keyed.filter(bool), keyed.flat_map(list), keyed.print(), keyed.union(keyed)
     keyed.add_sink(print)
     ships = [edge.ship.name for edge in keyed.get_execution_environment().get_stream_graph().edges]

@@ -96,7 +96,7 @@ class Supplier:
     [EveryRecord, lambda: EveryRecord(), lambda context: EveryRecord(), Supplier()],
     ids=["class", "lambda", "with context", "object"],
 )
-def test_a_generator_of_the_user_speaks_behind_its_records(supplier: Any) -> None:
+def test_a_generator_of_the_user_speaks_after_its_records(supplier: Any) -> None:
     strategy = WatermarkStrategy.for_generator(supplier).with_timestamp_assigner(ByFirst())
     assert lived(strategy, 3, 7, 5) == [3, 3, 7, 7, 5, MAX_WATERMARK_MS]
 
@@ -149,7 +149,7 @@ def test_a_source_takes_a_strategy(env: StreamExecutionEnvironment) -> None:
         ((3,), 3),
         Watermark(2),
         Watermark(MAX_WATERMARK_MS),
-    ], "the second split is not late behind the first"
+    ], "the second split is not late after the first"
 
 
 def test_a_source_without_a_strategy_has_no_clock(env: StreamExecutionEnvironment) -> None:

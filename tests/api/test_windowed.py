@@ -297,7 +297,7 @@ def test_the_trigger_is_the_assigners_own_unless_one_is_given(plain: DataStream)
 
 
 def plan_of(stream: DataStream) -> Any:
-    """What the operator behind the stream will be made from."""
+    """The plan from which the operator of the stream will be made."""
     transformation = stream._origins[0].transformation
     make: Any = transformation.translate(TranslationContext(1, False))
     return make.args[0]

@@ -58,7 +58,7 @@ def test_times_have_units_up_to_a_day(text: str, interval_ms: int) -> None:
     assert settings.is_enabled
 
 
-def test_one_checkpoint_is_kept_and_nothing_is_left_behind_in_silence() -> None:
+def test_one_checkpoint_is_kept_and_no_state_is_left_out_in_silence() -> None:
     assert RecoverySettings.parse({}) == RecoverySettings(1, False, "", False, False, "")
 
 

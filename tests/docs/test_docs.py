@@ -471,7 +471,7 @@ def test_vector_of_the_handshake_is_true() -> None:
 
 
 def sealed_vectors() -> dict[str, str]:
-    """The handshake of a control connection, and the first frames behind it."""
+    """The handshake of a control connection, and the first frames after it."""
     secret, nonces = bytes(range(32)), (bytes(range(32, 64)), bytes(range(64, 96)))
     worker = WorkerProof("orders", secret, nonces[0], PeerName("driver"))
     driver = DriverProof({"orders": secret}.get, nonces[1], PeerName("worker"))

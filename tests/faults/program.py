@@ -207,7 +207,7 @@ def environment(trial: Trial, place: Place, **more: str) -> StreamExecutionEnvir
 
 
 def build(env: StreamExecutionEnvironment, trial: Trial, place: Place) -> None:
-    """Source, a shuffle, counting by key, windows behind another shuffle, and two sinks."""
+    """Source, a shuffle, counting by key, windows after another shuffle, and two sinks."""
     times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
         lambda record, before: record[0]
     )

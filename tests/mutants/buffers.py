@@ -229,7 +229,7 @@ BUFFERS = (
         "base/fields.py",
         "            self.known_plain = all(plain(map(type, place)) for place in self.places)\n",
         "            self.known_plain = True\n",
-        "a text of a class of the user's is a plain one behind an exchange",
+        "a text of a class of the user's is a plain one after an exchange",
         "tests/base/test_fields.py",
     ),
     Mutant(

@@ -19,7 +19,7 @@ CHECKPOINTS = (
         "core/checkpoint/alignment.py",
         "        if pending.taken or len(pending.missing) == 1:\n",
         "        if pending.taken or len(pending.missing) <= 2:\n",
-        "records behind a barrier are in the snapshot, and come again after a restore",
+        "records after a barrier are in the snapshot, and come again after a restore",
         "tests/core/checkpoint/test_alignment.py",
     ),
     Mutant(
@@ -56,23 +56,23 @@ CHECKPOINTS = (
         "tests/core/checkpoint/test_recording.py",
     ),
     Mutant(
-        "recording-goes-on-behind-the-barrier",
+        "recording-goes-on-after-the-barrier",
         "core/checkpoint/recording.py",
         "                ended = True\n                break\n",
         "                ended = True\n",
-        "what waits behind a barrier is in the checkpoint, and comes twice",
+        "what waits after a barrier is in the checkpoint, and comes twice",
         "tests/core/checkpoint/test_recording.py",
     ),
     Mutant(
-        "data-behind-the-barrier-recorded",
+        "data-after-the-barrier-recorded",
         "core/egress/pipelined.py",
         "            at = number\n            break\n",
         "            at = number\n",
-        "what was written behind an aligned barrier is in the checkpoint when that overtakes",
+        "what was written after an aligned barrier is in the checkpoint when that overtakes",
         "tests/core/egress/test_overtaking.py",
     ),
     Mutant(
-        "staged-records-behind-the-barrier",
+        "staged-records-after-the-barrier",
         "core/egress/writer.py",
         "        self._finish_buffers()\n        chosen = ",
         "        chosen = ",
@@ -195,7 +195,7 @@ CHECKPOINTS = (
         "        if self.latest is not None and metadata.checkpoint < "
         "self.latest.metadata.checkpoint:\n            return [DropCheckpoint(metadata)]\n",
         "",
-        "a job goes back behind what its sinks have committed",
+        "a job goes back to before what its sinks have committed",
         "tests/control/test_checkpoint_history.py",
     ),
 )

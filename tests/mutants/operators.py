@@ -66,7 +66,7 @@ OPERATORS = (
         "        send(self._own(NOT_COUNTED, value) if None in kinds else value)\n",
         "        kinds: list[type | None] = [type(item) for item in items]\n"
         "        send(value if ATOMS.issuperset(kinds) else self._own(NOT_COUNTED, value))\n",
-        "only the first list in a row of tuples is copied: the others change behind their readers",
+        "only the first list in a row of tuples is copied: others change after they were emitted",
         "tests/core/operators/test_record_loops.py",
     ),
     Mutant(
@@ -213,7 +213,7 @@ OPERATORS = (
         "core/task/mailbox.py",
         "            if entry[1] >= last:\n",
         "            if entry[1] > last:\n",
-        "a mail that a mail sends does not wait for the next lap, behind the records",
+        "a mail that a mail sends does not wait for the next lap, after the records",
         "tests/core/task/test_mailbox.py",
     ),
     Mutant(

@@ -81,7 +81,7 @@ WIRE = (
         "control/seal.py",
         "place = _PLACE.pack(self.number, len(body))",
         "place = _PLACE.pack(0, len(body))",
-        "the body of an earlier frame fits behind the head of a later one",
+        "the body of an earlier frame fits after the head of a later one",
         "tests/control/test_seal.py",
     ),
     Mutant(

@@ -58,8 +58,10 @@ def test_without_a_policy_the_job_fails(lab: Lab) -> None:
 
 
 def test_a_policy_is_for_one_operator(lab: Lab) -> None:
-    with pytest.raises(UserFunctionFailed, match="behind"):
-        lab.run(lab.read(1, 2).map(lambda value: value).on_error(LETTERS).map(odd).name("behind"))
+    with pytest.raises(UserFunctionFailed, match="downstream"):
+        lab.run(
+            lab.read(1, 2).map(lambda value: value).on_error(LETTERS).map(odd).name("downstream")
+        )
 
 
 def test_the_setting_is_for_all_operators_that_say_nothing_else(lab: Lab) -> None:

@@ -81,7 +81,7 @@ class Remainder(Partitioner[int]):
         return key % num_partitions
 
 
-def test_the_partitioner_is_told_the_parallelism_that_is_set_behind_it(lab: Lab) -> None:
+def test_the_partitioner_is_told_the_parallelism_that_is_set_after_it(lab: Lab) -> None:
     numbers = lab.env.from_collection(range(12))
     custom = numbers.partition_custom(Remainder(), lambda number: number).map(Subtask())
     assert sorted(lab.run(custom.set_parallelism(3))) == sorted((n % 3, n) for n in range(12))

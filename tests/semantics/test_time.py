@@ -28,7 +28,7 @@ class Times(ProcessFunction[Any, Any]):
 
 
 class Alarms(KeyedProcessFunction[Any, Any, Any]):
-    """Timers at the times that a record names, behind its own time."""
+    """Timers at the times that a record names, after its own time."""
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
         for time_ms in value[2:]:
@@ -170,7 +170,7 @@ def test_timers_may_delete_others_set_themselves_anew_and_clear_state(lab: Lab) 
 def test_records_and_watermarks_stay_in_line_through_several_tasks(
     lab: Lab, parallelism: int
 ) -> None:
-    """A record that was on time when it was read is on time in every operator behind."""
+    """A record that was on time when it was read is on time in every operator downstream."""
     story: list[Any] = []
     for time_ms in range(0, 300, 3):
         story += [("a", time_ms + 1), ("b", time_ms + 2), mark(time_ms + 2)]

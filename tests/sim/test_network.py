@@ -79,7 +79,7 @@ def test_a_read_may_go_over_several_targets() -> None:
     assert (first, second) == (b"abcd", b"ef\0\0")
 
 
-def test_the_end_comes_behind_the_last_byte() -> None:
+def test_the_end_comes_after_the_last_byte() -> None:
     clock, pipe = make_pipe()
     pipe.write([b"last"])
     pipe.finish("it closed")

@@ -16,7 +16,7 @@ SETTINGS = {
 
 if __name__ == "__main__":
     trial, place = Trial.parse(sys.argv[2:]), Place(sys.argv[1])
-    # Whoever is killed does not tidy up; what stays behind must not grow.
+    # Whoever is killed does not tidy up; what it leaves must not grow.
     local = {"state.backend.rocksdb.localdir": os.environ["TMPDIR"]}
     env = environment(trial, place, **SETTINGS, **local)
     build(env, trial, place)

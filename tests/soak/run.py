@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).with_name("driver.py")
 SAMPLE_S = 3.0
 LOOK_S = 0.2
 RECOVERY_S = 120.0
-"""A checkpoint completes so soon behind any fault, or the soak fails."""
+"""A checkpoint completes so soon after any fault, or the soak fails."""
 SETTLED_S = 4.0
 """Behind a recovery: from then on samples count as steady."""
 GONE_S = 40.0
@@ -119,7 +119,7 @@ class Soak:
             self.hits[-1] = Hit(hit.at_s, hit.kind, now - hit.at_s)
             self._settled_s = now + SETTLED_S
         else:
-            assert now - hit.at_s < RECOVERY_S, f"no checkpoint in {RECOVERY_S} s behind {hit}"
+            assert now - hit.at_s < RECOVERY_S, f"no checkpoint in {RECOVERY_S} s after {hit}"
 
     def _strike(self, strike: Strike) -> None:
         print(f"{self._now():7.1f} s  {strike.kind}", flush=True)

@@ -122,7 +122,7 @@ class Numbered(MapFunction):
 
 
 def order_between_keys(env: Env) -> Any:
-    """Numbers records of all keys behind an exchange."""
+    """Numbers records of all keys after an exchange."""
     return env.from_collection(EVENTS).key_by(key_of).process(Count()).map(Numbered())
 
 

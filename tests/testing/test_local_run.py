@@ -196,7 +196,7 @@ def test_a_snapshot_is_restored_with_another_parallelism() -> None:
     source.send(("a", 1))
     run.close()
     again = run_local(build, parallelism=4, restore=snapshot)
-    assert again.output == [("a", 3)], "what came behind the snapshot is read again"
+    assert again.output == [("a", 3)], "what came after the snapshot is read again"
     source.send(("c", 1))
     assert again.output[1:] == [("c", 3)]
     again.close()

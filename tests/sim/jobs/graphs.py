@@ -186,9 +186,9 @@ class Draft:
 
     def _add_map(self) -> None:
         stream = self._pick()
-        self._map_behind(stream, None)
+        self._map_after(stream, None)
 
-    def _map_behind(self, stream: Stream, ship: ShipStrategy | None) -> None:
+    def _map_after(self, stream: Stream, ship: ShipStrategy | None) -> None:
         number = len(self.graph.nodes)
         self._node(
             "map",
@@ -207,7 +207,7 @@ class Draft:
             [(stream, None)],
             lambda inputs: {None: _those(inputs[0], functions.is_kept)},
         )
-        self._map_behind(self._streams.pop(), ships.forward())
+        self._map_after(self._streams.pop(), ships.forward())
 
     def _add_flat_map(self) -> None:
         stream, number = self._pick(), len(self.graph.nodes)
@@ -272,7 +272,7 @@ class Draft:
             [(stream, None)],
             _same,
         )
-        self._map_behind(self._streams.pop(), ships.forward())
+        self._map_after(self._streams.pop(), ships.forward())
 
     def _add_splitter(self) -> None:
         stream, number = self._pick(), len(self.graph.nodes)
@@ -312,7 +312,7 @@ class Draft:
     def _add_union(self) -> None:
         first, second = self._pick(), self._pick()
         if first == second:
-            self._map_behind(first, None)
+            self._map_after(first, None)
             return
         number = len(self.graph.nodes)
         self._node(

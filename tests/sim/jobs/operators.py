@@ -101,7 +101,7 @@ def stamper(run: Run, node: int, idles: bool) -> Operator:
 
 
 class Counted:
-    """An assigner of timestamps: 1, 2, 3 … behind ``since``."""
+    """An assigner of timestamps: 1, 2, 3 … after ``since``."""
 
     def __init__(self, since: int) -> None:
         self._time = since

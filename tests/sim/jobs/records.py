@@ -88,7 +88,7 @@ class Observations:
         """A record with this timestamp came, and no idle stream excuses lateness."""
         watermark_ms = self.watermarks.get(where, MIN_WATERMARK_MS)
         if timestamp is not None and timestamp <= watermark_ms < MAX_WATERMARK_MS:
-            self.problems.append(f"{where}: {timestamp} came behind watermark {watermark_ms}")
+            self.problems.append(f"{where}: {timestamp} came after watermark {watermark_ms}")
 
     def check_closed(self, dead: list[str]) -> None:
         """Everything that was opened was closed, once; ``dead`` are places of lost workers."""
