@@ -1,4 +1,4 @@
-"""Which windows a record belongs to."""
+"""Which windows a record belongs to: by time, by count, by session. Merging is in core/window."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from headgate.base.errors import PlanInvalid
 from headgate.functions.assigners import (
+    COUNTED,
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
+    EventTimeSessionWindows,
     GlobalWindows,
+    ProcessingTimeSessionWindows,
+    SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
@@ -18,6 +26,7 @@ from headgate.functions.assigners import (
 from headgate.functions.time import Time
 from headgate.functions.triggers import EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger
 from headgate.functions.window import GlobalWindow, TimeWindow
+from tests.core.window.kit import LISTED, Lab, plan
 
 ms = Time.milliseconds
 
@@ -107,3 +116,111 @@ def test_every_assigner_has_a_trigger_of_its_kind() -> None:
         assert type(assigner.get_default_trigger(None)) is trigger
         assert assigner.get_window_serializer() is None
         assert type(assigner).__name__ in repr(assigner)
+
+
+def windows_of(assigner: Any, records: list[Any]) -> list[Any]:
+    lab = Lab(plan(assigner, LISTED))
+    lab.send_untimed(*records)
+    return [(key, elements) for key, _, elements in lab.end().taken()]
+
+
+def test_the_incomplete_rest_is_dropped() -> None:
+    records = [("a", n) for n in range(7)]
+    found = windows_of(CountTumblingWindowAssigner.of(3), records)
+    assert found == [("a", tuple(records[:3])), ("a", tuple(records[3:6]))]
+
+
+def test_sliding_windows_are_sent_when_they_are_full() -> None:
+    records = [("a", n) for n in range(6)]
+    found = windows_of(CountSlidingWindowAssigner.of(3, 2), records)
+    assert found == [("a", tuple(records[:3])), ("a", tuple(records[2:5]))]
+
+
+@given(st.lists(st.sampled_from("ab"), max_size=40), st.integers(1, 6), st.integers(1, 6))
+def test_each_key_is_counted_for_itself(keys: list[str], size: int, slide: int) -> None:
+    records = [(key, number) for number, key in enumerate(keys)]
+    expected = []
+    for key in "ab":
+        of_key = [record for record in records if record[0] == key]
+        starts = range(0, len(of_key) - size + 1, slide)
+        expected += [(key, tuple(of_key[start : start + size])) for start in starts]
+    assert sorted(windows_of(CountSlidingWindowAssigner(size, slide), records)) == sorted(expected)
+
+
+def test_nothing_of_a_full_window_is_kept() -> None:
+    lab = Lab(plan(CountTumblingWindowAssigner.of(2), LISTED))
+    lab.send_untimed(("a", 1), ("a", 2))
+    assert [name for name, _, _ in lab.kept()] == [COUNTED.name]
+    assert len(lab.taken()) == 1
+    lab.send_untimed(("a", 3), ("a", 4))
+    assert [elements for _, _, elements in lab.taken()] == [(("a", 3), ("a", 4))]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.0, None, "3"])
+def test_a_wrong_number_is_refused(wrong: Any) -> None:
+    with pytest.raises(PlanInvalid, match="number of records from 1 on"):
+        CountTumblingWindowAssigner.of(wrong)
+    with pytest.raises(PlanInvalid, match="as its slide"):
+        CountSlidingWindowAssigner.of(3, wrong)
+
+
+def test_counts_do_not_care_about_time() -> None:
+    assert not CountTumblingWindowAssigner(3).is_event_time()
+    assert repr(CountTumblingWindowAssigner(3)) == "CountTumblingWindowAssigner(3)"
+    assert repr(CountSlidingWindowAssigner(3, 2)) == "CountSlidingWindowAssigner(3, 2)"
+
+
+NOW: Any = SimpleNamespace(get_current_processing_time=lambda: 100)
+EVENT = [EventTimeSessionWindows, DynamicEventTimeSessionWindows]
+CLOCK = [ProcessingTimeSessionWindows, DynamicProcessingTimeSessionWindows]
+
+
+class ByLength(SessionWindowTimeGapExtractor):
+    def extract(self, element: Any) -> int:
+        return len(element)
+
+
+def test_a_record_begins_a_session_that_lasts_for_its_gap() -> None:
+    event = EventTimeSessionWindows.with_gap(Time.milliseconds(5))
+    clock = ProcessingTimeSessionWindows.with_gap(Time.milliseconds(5))
+    assert list(event.assign_windows("x", 3, NOW)) == [TimeWindow(3, 8)]
+    assert list(clock.assign_windows("x", 3, NOW)) == [TimeWindow(100, 105)]
+
+
+@pytest.mark.parametrize("extractor", [ByLength(), len])
+def test_a_record_may_bring_its_gap_along(extractor: Any) -> None:
+    for kind in EVENT:
+        assigner = kind.with_dynamic_gap(extractor)
+        assert list(assigner.assign_windows("four", 3, NOW)) == [TimeWindow(3, 7)]
+    for kind in CLOCK:
+        assigner = kind.with_dynamic_gap(extractor)
+        assert list(assigner.assign_windows("four", 3, NOW)) == [TimeWindow(100, 104)]
+
+
+@pytest.mark.parametrize("kind", [*EVENT, *CLOCK])
+@pytest.mark.parametrize("gap", [0, -1, 1.5, None])
+def test_a_record_with_a_gap_of_nothing_is_an_error(kind: Any, gap: Any) -> None:
+    assigner = kind.with_dynamic_gap(lambda record: gap)
+    with pytest.raises(ValueError, match=r"gap of a session was .* for the record 'x'"):
+        assigner.assign_windows("x", 3, NOW)
+
+
+def test_a_wrong_gap_is_refused_where_it_is_written() -> None:
+    for kind in (EventTimeSessionWindows, ProcessingTimeSessionWindows):
+        with pytest.raises(PlanInvalid, match="1 ms or more"):
+            kind.with_gap(Time.seconds(0))
+        with pytest.raises(PlanInvalid, match=kind.__name__):
+            kind(0)
+        with pytest.raises(PlanInvalid, match="SessionWindowTimeGapExtractor"):
+            kind.with_dynamic_gap(5)
+
+
+def test_sessions_know_their_time_and_trigger() -> None:
+    for assigner in (EventTimeSessionWindows(5), DynamicEventTimeSessionWindows(len)):
+        assert assigner.is_event_time()
+        assert type(assigner.get_default_trigger(None)) is EventTimeTrigger
+        assert type(assigner).__name__ in repr(assigner)
+    for clocked in (ProcessingTimeSessionWindows(5), DynamicProcessingTimeSessionWindows(len)):
+        assert not clocked.is_event_time()
+        assert type(clocked.get_default_trigger(None)) is ProcessingTimeTrigger
+        assert type(clocked).__name__ in repr(clocked)
