@@ -362,7 +362,7 @@ BUFFERS = (
     ),
     Mutant(
         "slots-of-a-worker-off-by-one",
-        "plan/placement.py",
+        "plan/execution_graph.py",
         "return self.first_worker + subtask // self.per_worker",
         "return self.first_worker + (subtask + 1) // self.per_worker",
         "a worker has one slot less, another one that nobody has started",
@@ -370,7 +370,7 @@ BUFFERS = (
     ),
     Mutant(
         "workers-of-two-groups-shared",
-        "plan/placement.py",
+        "plan/execution_graph.py",
         "first_worker += groups[-1].workers",
         "first_worker = first // per_worker",
         "slots of two sharing groups are in one process",

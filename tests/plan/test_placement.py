@@ -5,9 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.plan.execution_graph import build_execution_graph
+from headgate.plan.execution_graph import build_execution_graph, place, usual_slots_per_worker
 from headgate.plan.job_graph import build_job_graph
-from headgate.plan.placement import place, usual_slots_per_worker
 from headgate.plan.stream_graph import StreamGraph
 from tests.plan.programs import Program, programs
 

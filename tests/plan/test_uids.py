@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 
 from headgate.base.errors import PlanInvalid
-from headgate.plan.stream_graph import StreamGraph
-from headgate.plan.uids import stable_uids
+from headgate.plan.stream_graph import StreamGraph, stable_uids
 from tests.plan.programs import Program, programs, reads, renumbered
 
 

@@ -18,12 +18,10 @@ from headgate.api.runtime import set_runtime
 from headgate.cli.run import ARGUMENTS, DEFINE, PARALLELISM, SCRIPT, flags_of
 from headgate.cli.user_program import exit_code_of, run_script, show_error
 from headgate.plan.drawing import draw_svg
-from headgate.plan.execution_graph import build_execution_graph
+from headgate.plan.execution_graph import build_execution_graph, place
 from headgate.plan.job_graph import build_job_graph
-from headgate.plan.placement import place
-from headgate.plan.stream_graph import StreamGraph, execution_plan_json
+from headgate.plan.stream_graph import StreamGraph, execution_plan_json, stable_uids
 from headgate.plan.table import aligned
-from headgate.plan.uids import stable_uids
 from headgate.spark.configuration import check_known, given_settings, set_flags
 from headgate.spark.runtime import SparkRuntime
 

@@ -29,9 +29,9 @@ from headgate.plan.stream_graph import (
     StreamGraph,
     StreamNode,
     describe_filter,
+    stable_uids,
 )
 from headgate.plan.table import aligned
-from headgate.plan.uids import stable_uids
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,24 @@
 
 The API adds nodes and edges; nothing here runs. Union, partitioning and side outputs are no nodes:
 they are ways of an edge.
+
+Operators have uids, by which their state finds them when a program is run again. Law: the same
+program gives the same uids. An operator keeps the uid that the user has set. Any other goes by its
+place, the way from the sources to it: operators added elsewhere do not move it, nor does naming
+another one.
 """
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import Final
 
 from headgate.base.elements import Key, Record, Serializer
+from headgate.base.errors import PlanInvalid
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import OutputTypes, Selector
 from headgate.core.egress.router import Router
@@ -215,3 +223,47 @@ def _node(graph: StreamGraph, node: StreamNode) -> dict[str, object]:
 def _side(number: int) -> str:
     """Which input of the operator it is; those of a union are all the first."""
     return ("first", "second")[number] if number < 2 else f"input {number + 1}"
+
+
+_PLACE_BYTES: Final = 16
+_PLACE: Final = re.compile(f"[0-9a-f]{{{2 * _PLACE_BYTES}}}")
+
+
+def is_place(uid: str) -> bool:
+    """Whether a uid tells a place in the graph, and was not given by a user."""
+    return _PLACE.fullmatch(uid) is not None
+
+
+def stable_uids(graph: StreamGraph) -> dict[int, str]:
+    """The uid of every node; raises PlanInvalid if two were given the same one."""
+    owners: dict[str, str] = {}
+    uids = {}
+    for node, place in _places(graph).items():
+        name = graph.nodes[node].name
+        uid = uids[node] = graph.nodes[node].uid or place
+        if uid in owners:
+            raise PlanInvalid(
+                f"has the uid {uid!r}, which {owners[uid]!r} has already; "
+                f"give each operator a uid of its own",
+                name,
+            )
+        owners[uid] = name
+    return uids
+
+
+def _places(graph: StreamGraph) -> dict[int, str]:
+    inputs: dict[int, list[StreamEdge]] = {node: [] for node in graph.nodes}
+    for edge in graph.edges:
+        inputs[edge.target].append(edge)
+    places: dict[int, str] = {}
+    siblings: dict[str, int] = {}
+    for node in graph.in_order():
+        way = ascii(
+            [
+                (edge.input, places[edge.source], edge.tag, sorted(edge.selected or ()))
+                for edge in sorted(inputs[node.id], key=lambda edge: edge.input)
+            ]
+        )
+        number = siblings[way] = siblings.get(way, -1) + 1
+        places[node.id] = blake2b(f"{way} {number}".encode(), digest_size=_PLACE_BYTES).hexdigest()
+    return places

@@ -40,8 +40,8 @@ from headgate.observe.logs import log_settings, set_up_driver_logs
 from headgate.observe.notebook import shows_progress
 from headgate.observe.web.server import page_server, print_link
 from headgate.plan.exchange_memory import ExchangeMemory, size_exchange
+from headgate.plan.execution_graph import place, usual_slots_per_worker
 from headgate.plan.job_graph import JobGraph, build_job_graph
-from headgate.plan.placement import place, usual_slots_per_worker
 from headgate.spark.archives import archive_at_end
 from headgate.spark.cluster import Slots, SparkCluster, cluster_of
 from headgate.spark.configuration import check_known

@@ -29,7 +29,7 @@ from headgate.core.chain.spec import OperatorSpec
 from headgate.core.state.keys import key_group
 from headgate.plan.execution_graph import task_id
 from headgate.plan.job_graph import JobGraph, JobVertex
-from headgate.plan.uids import is_place
+from headgate.plan.stream_graph import is_place
 
 TIMEOUT_S: Final = 5.0
 AGAIN_S: Final = 0.1

@@ -13,8 +13,8 @@ from headgate.api.program import Program
 from headgate.base.errors import FrameInvalid
 from headgate.connectors.dataframe.sink import DataFrameSink
 from headgate.connectors.dataframe.source import DataFrameSource
+from headgate.plan.execution_graph import place
 from headgate.plan.job_graph import JobGraph, build_job_graph
-from headgate.plan.placement import place
 from headgate.spark.dataframe.action_errors import install_error_conversion
 from headgate.spark.dataframe.actions import Actions
 from headgate.spark.dataframe.barrier_task import BarrierTask
