@@ -14,6 +14,7 @@ from headgate.base.messages import (
     SourceTimeAnnounced,
     SourceTimeReported,
     SplitsAssigned,
+    TaskOrder,
     TaskState,
 )
 from headgate.control.split_assignment import SplitAssignment
@@ -32,9 +33,7 @@ from headgate.host.worker.deployment import Deployment, ExchangeWorker
 from headgate.plan import ship_strategies as ships
 from headgate.plan.execution_graph import (
     ExecutionGraph,
-    TaskSpec,
     build_execution_graph,
-    order_of,
     planned_sources,
 )
 from headgate.plan.job_graph import JobGraph, build_job_graph
@@ -180,10 +179,10 @@ class Run:
             found.append(splits)
         return found
 
-    def home(self, task: TaskSpec) -> int:
+    def home(self, task: TaskOrder) -> int:
         return task.subtask % len(self.exchanges)
 
-    def deploy(self, tasks: Sequence[TaskSpec] | None = None, *, late: bool = False) -> None:
+    def deploy(self, tasks: Sequence[TaskOrder] | None = None, *, late: bool = False) -> None:
         """Start tasks; ``late``: producers elsewhere are placed when everybody runs."""
         tasks = self.graph.tasks if tasks is None else tasks
         for index, deployment in enumerate(self.deployments):
@@ -193,7 +192,7 @@ class Run:
                 for task in self.graph.tasks
                 if not late or self.home(task) == index
             }
-            deployment.deploy(list(map(order_of, own)), known)
+            deployment.deploy(own, known)
         if late:
             self.place()
 
@@ -251,7 +250,7 @@ class Run:
         for deployment in self.deployments:
             assert deployment.close(PATIENCE_S)
 
-    def _address(self, task: TaskSpec, index: int) -> Address | None:
+    def _address(self, task: TaskOrder, index: int) -> Address | None:
         home = self.home(task)
         return None if home == index else self.exchanges[home].address
 

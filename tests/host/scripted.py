@@ -29,7 +29,7 @@ from headgate.host.driver.control_peer import ControlPeer
 from headgate.host.net.contact import DriverContact
 from headgate.host.shipping.code import ship
 from headgate.host.worker.task_manager import run_task_manager
-from headgate.plan.execution_graph import build_execution_graph, order_of
+from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import JobGraph
 from tests.host.control_rig import SECRET, SETTINGS, TIMES, replace_times
 from tests.host.jobs import vertices_of
@@ -95,15 +95,12 @@ class Scripted:
         attempt: int = 0,
     ) -> list[str]:
         """Deploy all tasks of a run; their ids."""
-        execution = build_execution_graph(graph, run, attempt)
+        execution = build_execution_graph(graph, run, attempt, restores)
         assert execution.slots <= len(self.managers)
         code = ship(vertices_of(graph)) if with_code else None
         homes = {task.id: self.managers[task.slot].address for task in execution.tasks}
-        given = restores or {}
         for slot in range(len(self.managers)):
-            tasks = [
-                order_of(task, given.get(task.id)) for task in execution.tasks if task.slot == slot
-            ]
+            tasks = [task for task in execution.tasks if task.slot == slot]
             if tasks:
                 order = Deploy(run, "job", attempt, {}, tasks, {**homes}, code, checkpoints)
                 self.send(order, slot)

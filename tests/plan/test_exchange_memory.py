@@ -9,12 +9,14 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from headgate.base.errors import InsufficientBuffers, JobExceedsMemory
-from headgate.base.ids import PeerName
+from headgate.base.ids import PartitionId, PeerName
+from headgate.base.messages import TaskOrder
 from headgate.base.settings import MIB, ExchangeSettings, FlowControl
+from headgate.core.egress.partition import PartitionKind
 from headgate.core.task.environment import Environment, Here, Input, RemoteProducer
 from headgate.plan import ship_strategies as ships
 from headgate.plan.exchange_memory import size_exchange
-from headgate.plan.execution_graph import TaskSpec, build_execution_graph
+from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import StreamGraph
 from tests.arena import plain_segments
@@ -47,7 +49,7 @@ def environment_of(settings: ExchangeSettings, segments: int) -> Iterator[Enviro
         made.close()
 
 
-def set_up(environment: Environment, slot: int, tasks: tuple[TaskSpec, ...]) -> None:
+def set_up(environment: Environment, slot: int, tasks: tuple[TaskOrder, ...]) -> None:
     """All that the tasks of a slot ask for: outputs, gates, and a connection to each peer."""
     slot_of = {task.id: task.slot for task in tasks}
     peers: set[int] = set()
@@ -55,13 +57,15 @@ def set_up(environment: Environment, slot: int, tasks: tuple[TaskSpec, ...]) -> 
         if task.slot != slot:
             continue
         for output in task.outputs:
-            environment.create_partition(output.partition, output.kind, output.subpartitions)
+            environment.create_partition(
+                output.partition, PartitionKind[output.kind], output.subpartitions
+            )
         for number, gate in enumerate(task.gates):
             homes = [slot_of[channel.producer] for channel in gate]
             peers.update(homes)
             inputs = [
                 Input(
-                    channel.partition,
+                    PartitionId(channel.partition),
                     channel.subpartition,
                     Here() if home == slot else RemoteProducer((f"slot-{home}", 1)),
                 )

@@ -5,9 +5,10 @@ from collections import Counter
 
 from hypothesis import given
 
+from headgate.base.messages import ChannelOrder, OutputOrder
 from headgate.core.egress.partition import PartitionKind
 from headgate.plan import ship_strategies as ships
-from headgate.plan.execution_graph import ChannelSpec, OutputSpec, build_execution_graph
+from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import build_job_graph
 from headgate.plan.stream_graph import StreamGraph
 from tests.plan.programs import Program, key_of, programs, reads
@@ -65,9 +66,11 @@ def test_partitions_are_named_after_job_vertex_task_and_attempt() -> None:
     source = program.source()
     program.sink("counts", reads(source, ships.hash_by(key_of)), parallelism=3)
     execution = build_execution_graph(build_job_graph(program.graph), "j7", 2)
-    assert execution.tasks[1].outputs == (OutputSpec("j7/0.0/1#2", PartitionKind.BLOCKING, 3),)
+    assert execution.tasks[1].outputs == (
+        OutputOrder("j7/0.0/1#2", PartitionKind.BLOCKING.name, 3),
+    )
     assert execution.tasks[4].gates == (
-        (ChannelSpec("j7/0.0/0#2", 2, "0.0"), ChannelSpec("j7/0.0/1#2", 2, "0.1")),
+        (ChannelOrder("j7/0.0/0#2", 2, "0.0"), ChannelOrder("j7/0.0/1#2", 2, "0.1")),
     )
 
 

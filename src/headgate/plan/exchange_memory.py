@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from headgate.base.errors import JobExceedsMemory
+from headgate.base.messages import TaskOrder
 from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.sizing import BufferNeed, GateShape, buffer_need, segment_count
-from headgate.plan.execution_graph import TaskSpec, build_execution_graph
+from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import JobGraph
 
 
@@ -69,7 +70,7 @@ def size_exchange(
     return ExchangeMemory(fitted, count, need)
 
 
-def _shapes_by_slot(tasks: Iterable[TaskSpec]) -> dict[int, list[ExchangeShape]]:
+def _shapes_by_slot(tasks: Iterable[TaskOrder]) -> dict[int, list[ExchangeShape]]:
     tasks = list(tasks)
     slot_of = {task.id: task.slot for task in tasks}
     slots: dict[int, list[ExchangeShape]] = {}
@@ -78,7 +79,7 @@ def _shapes_by_slot(tasks: Iterable[TaskSpec]) -> dict[int, list[ExchangeShape]]
     return slots
 
 
-def _shape_of(task: TaskSpec, slot_of: Mapping[str, int]) -> ExchangeShape:
+def _shape_of(task: TaskOrder, slot_of: Mapping[str, int]) -> ExchangeShape:
     shape = ExchangeShape([output.subpartitions for output in task.outputs])
     for gate in task.gates:
         homes = [slot_of[channel.producer] for channel in gate]

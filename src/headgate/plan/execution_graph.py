@@ -128,45 +128,12 @@ SHOWN_CHANNELS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelSpec:
-    """One channel of a gate: which subpartition of which partition, made by which task."""
-
-    partition: PartitionId
-    subpartition: int
-    producer: str
-    """The task that writes it."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutputSpec:
-    """One partition of a task."""
-
-    partition: PartitionId
-    kind: PartitionKind
-    subpartitions: int
-
-
-@dataclass(frozen=True, slots=True)
-class TaskSpec:
-    """One task: plain data, so that it travels in a message."""
-
-    id: str
-    """Unique in the job: ``vertex id`` . ``subtask``, e.g. "2.0"."""
-    vertex: int
-    subtask: int
-    slot: int
-    """Which of Spark's slots it runs in, from 0: the worker there may have several of the job's."""
-    outputs: tuple[OutputSpec, ...]
-    gates: tuple[tuple[ChannelSpec, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ExecutionGraph:
     """All tasks, in topological order of their vertices, and how many slots they need of Spark."""
 
     job: str
     attempt: int
-    tasks: tuple[TaskSpec, ...]
+    tasks: tuple[TaskOrder, ...]
     slots: int
 
     def describe(self) -> str:
@@ -181,8 +148,17 @@ class ExecutionGraph:
         )
 
 
-def build_execution_graph(job_graph: JobGraph, job_id: str, attempt: int) -> ExecutionGraph:
-    """Wire the tasks of all vertices and give each its slot."""
+def build_execution_graph(
+    job_graph: JobGraph,
+    job_id: str,
+    attempt: int,
+    restores: Mapping[str, TaskRestore] | None = None,
+) -> ExecutionGraph:
+    """Wire the tasks of all vertices and give each its slot.
+
+    ``restores``: what tasks get back of a checkpoint, by their ids.
+    """
+    given = restores or {}
     placement = place(job_graph)
     vertices = job_graph.vertices
     ids = {  # made once: a wide edge has many channels on one partition
@@ -204,38 +180,23 @@ def build_execution_graph(job_graph: JobGraph, job_id: str, attempt: int) -> Exe
         ]
         slots = placement.group(vertex.group)
         tasks += [
-            TaskSpec(
+            TaskOrder(
                 id=task_id(vertex.id, subtask),
                 vertex=vertex.id,
                 subtask=subtask,
                 slot=slots.worker_of(subtask),
                 outputs=tuple(
-                    OutputSpec(names[subtask], edge.kind, len(wiring.consumers_of(subtask)))
+                    OutputOrder(names[subtask], edge.kind.name, len(wiring.consumers_of(subtask)))
                     for edge, wiring, names in written
                 ),
                 gates=tuple(
                     _channels(source, wiring, names, subtask) for source, wiring, names in read
                 ),
+                restore=given.get(task_id(vertex.id, subtask)),
             )
             for subtask in range(vertex.parallelism)
         ]
     return ExecutionGraph(job_id, attempt, tuple(tasks), placement.workers)
-
-
-def order_of(task: TaskSpec, restore: TaskRestore | None = None) -> TaskOrder:
-    """A task of the plan, as it travels; ``restore``: what it gets back of a checkpoint."""
-    return TaskOrder(
-        task.id,
-        task.vertex,
-        task.subtask,
-        task.slot,
-        tuple(OutputOrder(o.partition, o.kind.name, o.subpartitions) for o in task.outputs),
-        tuple(
-            tuple(ChannelOrder(c.partition, c.subpartition, c.producer) for c in gate)
-            for gate in task.gates
-        ),
-        restore,
-    )
 
 
 def task_id(vertex: int, subtask: int) -> str:
@@ -287,28 +248,28 @@ def _wiring(vertices: tuple[JobVertex, ...], edge: JobEdge) -> Wiring:
 
 def _channels(
     source: int, wiring: Wiring, names: list[PartitionId], consumer: int
-) -> tuple[ChannelSpec, ...]:
+) -> tuple[ChannelOrder, ...]:
     return tuple(
-        ChannelSpec(
+        ChannelOrder(
             names[producer], wiring.subpartition(producer, consumer), task_id(source, producer)
         )
         for producer in wiring.producers_of(consumer)
     )
 
 
-def _describe_outputs(task: TaskSpec) -> str:
+def _describe_outputs(task: TaskOrder) -> str:
     return ", ".join(
         f"{output.partition} [{output.subpartitions}]"
-        + ("" if output.kind.is_pipelined else " blocking")
+        + ("" if PartitionKind[output.kind].is_pipelined else " blocking")
         for output in task.outputs
     )
 
 
-def _describe_gates(task: TaskSpec) -> str:
+def _describe_gates(task: TaskOrder) -> str:
     return " | ".join(map(_describe_gate, task.gates))
 
 
-def _describe_gate(gate: tuple[ChannelSpec, ...]) -> str:
+def _describe_gate(gate: tuple[ChannelOrder, ...]) -> str:
     shown = [
         f"{channel.producer}:{channel.subpartition}" for channel in islice(gate, SHOWN_CHANNELS)
     ]
@@ -352,7 +313,9 @@ def checkpointed_job(graph: JobGraph, execution: ExecutionGraph) -> Checkpointed
         execution.job,
         graph.name,
         tuple(
-            CheckpointedTask(_blank(graph.vertices[task.vertex], task), task.slot, _producers(task))
+            CheckpointedTask(
+                _blank(graph.vertices[task.vertex], task), task.slot, tuple(task.producers)
+            )
             for task in execution.tasks
         ),
         tuple(
@@ -362,7 +325,7 @@ def checkpointed_job(graph: JobGraph, execution: ExecutionGraph) -> Checkpointed
     )
 
 
-def _blank(vertex: JobVertex, task: TaskSpec) -> SubtaskState:
+def _blank(vertex: JobVertex, task: TaskOrder) -> SubtaskState:
     return SubtaskState(
         task=task.id,
         vertex=task.vertex,
@@ -372,7 +335,3 @@ def _blank(vertex: JobVertex, task: TaskSpec) -> SubtaskState:
         operators=tuple(OperatorState(spec.uid, spec.name) for spec in vertex.chain.operators),
         finished=True,
     )
-
-
-def _producers(task: TaskSpec) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(channel.producer for gate in task.gates for channel in gate))

@@ -21,53 +21,28 @@ from headgate.base.errors import (
     UserFunctionFailed,
 )
 from headgate.base.ids import PartitionId, PeerName
-from headgate.base.messages import CheckpointOrder, Deploy, TaskOrder
+from headgate.base.messages import CheckpointOrder, Deploy
 from headgate.control.frames import TO_TASK_MANAGER
 from headgate.core.chain.outputs import run_user_code
-from headgate.core.egress.partition import PartitionKind
 from headgate.host.shipping.failures import describe, revive
 from headgate.host.shipping.orders import plan_run
 from headgate.plan.execution_graph import (
-    ChannelSpec,
-    OutputSpec,
-    TaskSpec,
     build_execution_graph,
-    order_of,
 )
 from tests.host.jobs import job_of
 
 
-def spec_of(order: TaskOrder) -> TaskSpec:
-    """The task that an order describes."""
-    outputs = [
-        OutputSpec(PartitionId(o.partition), PartitionKind[o.kind], o.subpartitions)
-        for o in order.outputs
-    ]
-    gates = [
-        tuple(ChannelSpec(PartitionId(c.partition), c.subpartition, c.producer) for c in gate)
-        for gate in order.gates
-    ]
-    return TaskSpec(order.id, order.vertex, order.subtask, order.slot, tuple(outputs), tuple(gates))
-
-
-@pytest.mark.parametrize("batch", [False, True])
-def test_a_task_arrives_as_it_was_planned(tmp_path: Path, batch: bool) -> None:
-    graph = job_of(tmp_path, batch=batch)
-    for task in build_execution_graph(graph, "job//0", 0).tasks:
-        assert spec_of(order_of(task)) == task
-
-
 def test_what_a_task_gets_back_travels_with_it(tmp_path: Path) -> None:
-    (task, *_) = build_execution_graph(job_of(tmp_path), "job//0", 0).tasks
+    graph = job_of(tmp_path)
     restore = TaskRestore(
-        task.id, 3, (OperatorRestore("numbers", source=(None, Piece("", 0, 1, 2, b"x"))),)
+        "0.0", 3, (OperatorRestore("numbers", source=(None, Piece("", 0, 1, 2, b"x"))),)
     )
-    order = order_of(task, restore)
-    data = msgspec.msgpack.encode(Deploy("r", "j", 0, {}, [order], {}, None))
+    tasks = build_execution_graph(graph, "job//0", 0, {"0.0": restore}).tasks
+    data = msgspec.msgpack.encode(Deploy("r", "j", 0, {}, list(tasks), {}, None))
     arrived = TO_TASK_MANAGER.decode(data)
     assert isinstance(arrived, Deploy)
-    assert arrived.tasks[0].restore == restore
-    assert spec_of(arrived.tasks[0]) == task
+    assert arrived.tasks == list(tasks)
+    assert [task.restore for task in arrived.tasks if task.restore is not None] == [restore]
 
 
 def test_the_plan_of_a_run_names_its_partitions_after_the_run(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
 
+from headgate.base.messages import TaskOrder
 from headgate.base.settings import MIB, Compression, ExchangeSettings, FlowControl
-from headgate.plan.execution_graph import ExecutionGraph, TaskSpec, build_execution_graph
+from headgate.plan.execution_graph import ExecutionGraph, build_execution_graph
 from headgate.plan.job_graph import build_job_graph
 from headgate.sim.faults import Fault
 from headgate.sim.jobs.scenario import JobScenario, draw_workers
@@ -261,7 +262,7 @@ def _draw_step(random: Random) -> int:
 
 def plan_failure(scenario: DrawnJob, random: Random) -> None:
     """A function is to fail somewhere."""
-    task: TaskSpec = random.choice(scenario.execution.tasks)
+    task: TaskOrder = random.choice(scenario.execution.tasks)
     operator = random.choice(scenario.job_graph.vertices[task.vertex].chain.operators)
     at = random.choice((-1, -2, 1, 1, 2, 5, 30))
     scenario.run.behavior.fails[f"{operator.id}.{task.subtask}"] = at

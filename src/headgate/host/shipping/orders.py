@@ -9,7 +9,6 @@ from headgate.control.deployment import RunPlan
 from headgate.plan.execution_graph import (
     build_execution_graph,
     checkpointed_job,
-    order_of,
     planned_sources,
 )
 from headgate.plan.job_graph import JobGraph
@@ -31,12 +30,12 @@ def plan_run(
     ``restores``: what each task gets back of a checkpoint, if there is one; ``sources``: what the
     driver does. ``rows_wanted``: see ``RunPlan``.
     """
-    execution = build_execution_graph(graph, run, attempt)
+    execution = build_execution_graph(graph, run, attempt, restores)
     given = restores or {}
     return RunPlan(
         run,
         graph.name,
-        tuple(order_of(task, given.get(task.id)) for task in execution.tasks),
+        execution.tasks,
         execution.slots,
         code,
         attempt,

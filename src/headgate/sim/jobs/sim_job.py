@@ -20,7 +20,6 @@ from headgate.control.restarts import FixedDelay
 from headgate.plan.execution_graph import (
     build_execution_graph,
     checkpointed_job,
-    order_of,
     planned_sources,
 )
 from headgate.plan.job_graph import JobGraph
@@ -69,11 +68,11 @@ class SimJob:
         restored: int | None = None,
         sources: Sequence[SourceState] = (),
     ) -> RunPlan:
-        execution = build_execution_graph(graph, "job", self.attempts)
+        execution = build_execution_graph(graph, "job", self.attempts, given)
         return RunPlan(
             f"run {self.attempts}",
             "sim",
-            tuple(order_of(task, given.get(task.id)) for task in execution.tasks),
+            execution.tasks,
             execution.slots,
             b"",
             self.attempts,
