@@ -26,9 +26,8 @@ from headgate.base.messages import (
     ToDriver,
     ToTaskManager,
 )
-from headgate.control.frames import FrameWriter, encode
+from headgate.control.frames import LENGTH, FrameWriter, encode
 from headgate.control.proof import DriverProof, WorkerProof
-from headgate.control.seal import LENGTH
 from headgate.core.egress.partition import Partition
 from headgate.core.exchange.frames import PREFIX
 from headgate.core.ingress.gate import Gate

@@ -23,9 +23,9 @@ from headgate.control.frames import (
     TO_DRIVER,
     TO_TASK_MANAGER,
     FrameReader,
+    Seal,
 )
 from headgate.control.proof import DriverProof, WorkerProof
-from headgate.control.seal import Seal
 from headgate.core.exchange.decoder import CONTROL_BYTES
 from headgate.core.exchange.link import Link
 from headgate.core.ingress.gate import Gate

@@ -4,9 +4,8 @@ import pytest
 
 from headgate.base.checkpoints import CheckpointFigures, CheckpointOptions, Stop
 from headgate.base.job_records import CheckpointPart
-from headgate.control import checkpoint_log
-from headgate.control.checkpoint_history import CheckpointHistory
-from headgate.control.checkpoint_log import KEPT, CheckpointLog
+from headgate.control import checkpoint_history
+from headgate.control.checkpoint_history import KEPT, CheckpointHistory, CheckpointLog
 from headgate.control.pending_checkpoint import CheckpointedTasks, PendingCheckpoint
 from tests.control.checkpoint_kit import ALL, FIGURES, WALL_MS, ack, completed, coordinator, row
 from tests.control.checkpoint_kit import state as written
@@ -128,7 +127,7 @@ def test_only_the_newest_are_kept() -> None:
 def test_of_very_many_tasks_the_newest_checkpoints_keep_their_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(checkpoint_log, "PARTS_KEPT", 10)
+    monkeypatch.setattr(checkpoint_history, "PARTS_KEPT", 10)
     log = CheckpointLog()
     for number, tasks in ((1, 4), (2, 4), (3, 4), (4, 12)):
         checkpoint = pending(number, tasks, tasks)

@@ -8,8 +8,7 @@ from headgate.base.checkpoints import CheckpointKind, CheckpointOptions, Metadat
 from headgate.base.messages import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
 from headgate.base.recovery_settings import CheckpointSettings
 from headgate.control.checkpoint_coordinator import CheckpointCoordinator
-from headgate.control.checkpoint_history import CheckpointHistory
-from headgate.control.checkpoint_log import KEPT
+from headgate.control.checkpoint_history import KEPT, CheckpointHistory
 from headgate.control.effects import (
     CheckpointEffect,
     DiscardStates,

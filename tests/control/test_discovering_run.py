@@ -25,8 +25,7 @@ from headgate.control.effects import (
 )
 from headgate.control.job import JobRun
 from headgate.control.life_cycle import JobState
-from headgate.control.recovery import Recovery
-from headgate.control.restarts import FixedDelay
+from headgate.control.recovery import FixedDelay, Recovery
 from headgate.control.split_assignment import PlannedSource
 from headgate.functions.source import SplitEnumerator
 from tests.control.checkpoint_kit import FIGURES, row, state, wall

@@ -21,6 +21,7 @@ from headgate.base.messages import (
 from headgate.control.frames import (
     GREETING_BYTES,
     GREETINGS,
+    HEAD_BYTES,
     MESSAGE_BYTES,
     REPORT_BYTES,
     TO_DRIVER,
@@ -29,7 +30,6 @@ from headgate.control.frames import (
     FrameWriter,
     encode,
 )
-from headgate.control.seal import HEAD_BYTES
 
 PEER = PeerName("worker")
 MESSAGES: list[ToTaskManager] = [Cancel("r", "x" * 300), Heartbeat(), Shutdown("r")]

@@ -7,8 +7,7 @@ from headgate.base.messages import Failure
 from headgate.base.recovery_settings import CheckpointSettings
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.effects import StoreCheckpoint
-from headgate.control.recovery import Recovery
-from headgate.control.restarts import FixedDelay, RepeatedFailures
+from headgate.control.recovery import FixedDelay, Recovery, RepeatedFailures
 from tests.control.checkpoint_kit import ALL, RUN, ack, only, row, triggered, wall
 from tests.control.kit import BOOM
 

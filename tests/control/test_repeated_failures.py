@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from headgate.base.messages import Failure
-from headgate.control.restarts import FAILURES_REMEMBERED, RepeatedFailures
+from headgate.control.recovery import FAILURES_REMEMBERED, RepeatedFailures
 
 AT_RECORD = Failure("builtins.ValueError", "boom", "map", "Traceback …", record="'bad'")
 NOWHERE = Failure("builtins.ValueError", "boom <x at 0x7f01>", "map", "Traceback …")

@@ -38,8 +38,7 @@ from headgate.control.effects import (
 )
 from headgate.control.job import JobRun
 from headgate.control.life_cycle import JobState
-from headgate.control.recovery import Recovery
-from headgate.control.restarts import FixedDelay
+from headgate.control.recovery import FixedDelay, Recovery
 from tests.control.checkpoint_kit import FIGURES, row, state, wall
 from tests.control.kit import BOOM, PEER_LOST, TIMES, address, plan
 

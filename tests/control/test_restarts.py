@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.recovery_settings import ENDLESS, RestartKind, RestartSettings
-from headgate.control.restarts import (
+from headgate.control.recovery import (
     ExponentialDelay,
     FailureRate,
     FixedDelay,

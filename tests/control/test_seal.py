@@ -7,9 +7,19 @@ from hypothesis import strategies as st
 from headgate.base.errors import FrameForged, FrameTooLong
 from headgate.base.ids import PeerName
 from headgate.base.messages import Cancel, Challenge, Heartbeat, Shutdown, ToTaskManager
-from headgate.control.frames import MESSAGE_BYTES, TO_TASK_MANAGER, FrameReader, FrameWriter
+from headgate.control.frames import (
+    HEAD_BYTES,
+    MESSAGE_BYTES,
+    SEALED_BYTES,
+    TO_TASK_MANAGER,
+    FrameReader,
+    FrameWriter,
+    Seal,
+    SealKeys,
+    driver_keys,
+    worker_keys,
+)
 from headgate.control.proof import DriverProof, WorkerProof
-from headgate.control.seal import HEAD_BYTES, SEALED_BYTES, Seal, SealKeys, driver_keys, worker_keys
 
 PEER = PeerName("driver")
 SECRET = b"s" * 32

@@ -5,8 +5,7 @@ from headgate.control.attempt import FIRST_REMINDER_MS, NEXT_REMINDER_MS, StartW
 from headgate.control.effects import Replan, RunEnded, Warn
 from headgate.control.job import JobRun
 from headgate.control.life_cycle import JobState
-from headgate.control.recovery import Recovery
-from headgate.control.restarts import FixedDelay
+from headgate.control.recovery import FixedDelay, Recovery
 from tests.control.kit import BOOM, TIMES, address, plan
 
 START_MS = TIMES.start_ms

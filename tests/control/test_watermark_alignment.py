@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.base.messages import TimeAnnounced
-from headgate.control.watermark_alignment import WatermarkAlignment
+from headgate.control.attempt import WatermarkAlignment
 
 
 def announced(orders: list[tuple[int, TimeAnnounced]]) -> list[tuple[int, int | None]]:

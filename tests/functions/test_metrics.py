@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from headgate.base.messages import Metrics, TaskFigures, TaskState, UserFigure
-from headgate.control.frames import TO_DRIVER, encode
-from headgate.control.seal import LENGTH
+from headgate.control.frames import LENGTH, TO_DRIVER, encode
 from headgate.functions.metrics import MetricGroup
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
-from headgate.control.seal import SEALED_BYTES
+from headgate.control.frames import SEALED_BYTES
 
 GREETINGS = 2
 """Unsealed frames of each direction: Hello and Proof, Challenge and Welcome."""

@@ -12,8 +12,8 @@ import pytest
 
 from headgate.base.errors import DriverLost
 from headgate.base.messages import Register, TaskChanged, TaskState, ToTaskManager
+from headgate.control.frames import SEALED_BYTES
 from headgate.control.life_cycle import JobState
-from headgate.control.seal import SEALED_BYTES
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.results import ResultServer, ResultWriter
 from headgate.host.net.contact import DriverContact

@@ -183,7 +183,7 @@ CHECKPOINTS = (
     ),
     Mutant(
         "log-forgets-a-newer-checkpoint",
-        "control/checkpoint_log.py",
+        "control/checkpoint_history.py",
         "del self._ended[min(self._ended)]",
         "del self._ended[next(iter(self._ended))]",
         "a checkpoint that was stored late takes the place of a newer one in what people see",

@@ -218,7 +218,7 @@ OPERATORS = (
     ),
     Mutant(
         "aligned-group-waits-for-the-ended",
-        "control/watermark_alignment.py",
+        "control/attempt.py",
         "            if members.reached_ms.pop(task, None) is not None:\n",
         "            if members.reached_ms.get(task) is not None:\n",
         "sources wait for one that has ended",

@@ -45,7 +45,7 @@ RECOVERY = (
     ),
     Mutant(
         "restart-budget-off-by-one",
-        "control/restarts.py",
+        "control/recovery.py",
         "if self._failures <= self._attempts:",
         "if self._failures < self._attempts:",
         "a job has one restart less than the setting",
@@ -53,7 +53,7 @@ RECOVERY = (
     ),
     Mutant(
         "failure-rate-off-by-one",
-        "control/restarts.py",
+        "control/recovery.py",
         "if len(failed_ms) <= self._limit:",
         "if len(failed_ms) <= self._limit + 1:",
         "a job may fail once more within the interval than the setting",
@@ -61,7 +61,7 @@ RECOVERY = (
     ),
     Mutant(
         "backoff-never-reset",
-        "control/restarts.py",
+        "control/recovery.py",
         "if not self._failures or quiet_ms >= how.exponential_reset_ms:",
         "if not self._failures:",
         "after a quiet month the pause is as long as after a bad hour",
@@ -69,7 +69,7 @@ RECOVERY = (
     ),
     Mutant(
         "identical-failures-off-by-one",
-        "control/restarts.py",
+        "control/recovery.py",
         "        if times < self._limit:\n",
         "        if times <= self._limit:\n",
         "a record that always fails has one attempt more than the setting",

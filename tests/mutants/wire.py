@@ -78,7 +78,7 @@ WIRE = (
     ),
     Mutant(
         "seal-without-number",
-        "control/seal.py",
+        "control/frames.py",
         "place = _PLACE.pack(self.number, len(body))",
         "place = _PLACE.pack(0, len(body))",
         "the body of an earlier frame fits after the head of a later one",
@@ -86,7 +86,7 @@ WIRE = (
     ),
     Mutant(
         "seal-of-the-head-cut-short",
-        "control/seal.py",
+        "control/frames.py",
         "hmac.compare_digest(head[LENGTH.size : HEAD_BYTES], self._head_code(length))",
         "self._head_code(length).startswith(bytes(head[LENGTH.size : HEAD_BYTES - 1]))",
         "the last byte of a head's code is not looked at",

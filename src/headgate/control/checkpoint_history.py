@@ -3,15 +3,128 @@
 Law: numbers only grow; of complete checkpoints the newest are retained, savepoints are their
 owner's and never dropped. ``latest`` is where a failed job goes on: the newest complete checkpoint,
 or the savepoint that it was started from or stopped with, if that is newer.
+
+``CheckpointLog`` is what people see of them: counts, and the newest records. Law: each one that has
+begun ends once, stored or aborted, and counts cover all attempts of the job. Of those that have
+ended ``KEPT`` are kept, and of their parts ``PARTS_KEPT``; the newest keeps its parts however many
+they are.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import structs
 
 from headgate.base.checkpoints import Metadata
+from headgate.base.job_records import CheckpointRecord
 from headgate.base.recovery_settings import Retention
-from headgate.control.checkpoint_log import CheckpointLog
 from headgate.control.effects import DropCheckpoint, StoreCheckpoint
 from headgate.control.life_cycle import JobState
+from headgate.control.pending_checkpoint import PendingCheckpoint
+
+KEPT: Final = 20
+PARTS_KEPT: Final = 20_000
+"""Those of 20 checkpoints of 1,000 tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStatistics:
+    """Counts of the job, without savepoints, and the last one that was stored.
+
+    A checkpoint that ends with its attempt, or because a newer one was complete first, has not
+    failed.
+    """
+
+    triggered: int
+    completed: int
+    failed: int
+    pending: int
+    last: CheckpointRecord | None
+
+
+class CheckpointLog:
+    """Lives as long as its job; the coordinator of each attempt enters what it begins and ends."""
+
+    def __init__(self) -> None:
+        self._triggered = self._completed = self._failed = 0
+        self._last: CheckpointRecord | None = None
+        self._pending: dict[int, PendingCheckpoint] = {}
+        self._ended: dict[int, CheckpointRecord] = {}  # in the order of their ends
+
+    def begun(self, pending: PendingCheckpoint) -> None:
+        """A checkpoint or savepoint is triggered."""
+        self._triggered += not pending.is_savepoint
+        self._pending[pending.checkpoint] = pending
+
+    def stored(self, pending: PendingCheckpoint, now_ms: float) -> None:
+        """It is complete."""
+        self._completed += not pending.is_savepoint
+        self._last = self._end(pending, "completed", "", now_ms)
+
+    def aborted(
+        self, pending: PendingCheckpoint, reason: str, now_ms: float, *, counts: bool
+    ) -> None:
+        """It will never be complete; ``counts``: as a failure."""
+        self._failed += counts and not pending.is_savepoint
+        self._end(pending, "failed", reason, now_ms)
+
+    def statistics(self) -> CheckpointStatistics:
+        pending = sum(not pending.is_savepoint for pending in self._pending.values())
+        return CheckpointStatistics(
+            self._triggered, self._completed, self._failed, pending, self._last
+        )
+
+    def records(self, now_ms: float) -> list[CheckpointRecord]:
+        """The newest, pending or ended, the newest first; ``path`` is that of savepoints only."""
+        pending = [_record_of(p, "in_progress", "", now_ms) for p in self._pending.values()]
+        found = [*self._ended.values(), *pending]
+        found.sort(key=lambda record: record.checkpoint, reverse=True)
+        return found[:KEPT]
+
+    def check(self) -> None:
+        """The law, as far as one moment shows it."""
+        assert len(self._ended) <= KEPT
+        parts = [len(record.parts) for record in self._ended.values()]
+        assert sum(parts) <= max(PARTS_KEPT, parts[-1] if parts else 0)
+        assert not self._ended.keys() & self._pending.keys()
+        counts = self.statistics()
+        assert counts.triggered >= counts.completed + counts.failed + counts.pending
+
+    def _end(
+        self, pending: PendingCheckpoint, status: str, problem: str, now_ms: float
+    ) -> CheckpointRecord:
+        del self._pending[pending.checkpoint]
+        ended = self._ended[pending.checkpoint] = _record_of(pending, status, problem, now_ms)
+        if len(self._ended) > KEPT:
+            del self._ended[min(self._ended)]  # the oldest, though it may be the last to end
+        room = PARTS_KEPT
+        for number, record in reversed(list(self._ended.items())):
+            room -= len(record.parts)
+            if room < 0 and number != pending.checkpoint and record.parts:
+                self._ended[number] = structs.replace(record, parts=())
+        return ended
+
+
+def _record_of(
+    pending: PendingCheckpoint, status: str, problem: str, now_ms: float
+) -> CheckpointRecord:
+    metadata, parts = pending.metadata, tuple(pending.parts.values())
+    written = sum(part.state_bytes for part in parts)
+    return CheckpointRecord(
+        checkpoint=pending.checkpoint,
+        kind=pending.options.kind.value,
+        status=status,
+        triggered_at_ms=pending.options.triggered_ms,
+        took_ms=now_ms - pending.began_ms,
+        state_bytes=written if metadata is None else metadata.state_bytes,
+        in_flight_bytes=sum(part.in_flight_bytes for part in parts),
+        unaligned=any(part.unaligned for part in parts),
+        path=pending.options.directory,
+        problem=problem,
+        tasks=pending.asked,
+        parts=parts,
+    )
 
 
 class CheckpointHistory:

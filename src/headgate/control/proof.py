@@ -20,7 +20,7 @@ from headgate.base.messages import (
     Proof,
     Welcome,
 )
-from headgate.control.seal import SealKeys, driver_keys, worker_keys
+from headgate.control.frames import SealKeys, driver_keys, worker_keys
 
 
 class WorkerProof:

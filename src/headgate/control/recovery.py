@@ -4,19 +4,195 @@ Law: every failure of a run is reported here once, and answered with the pause b
 attempt or with None; then ``problem`` says why, if that is news. A final failure is never followed
 by a restart; damage of a checkpoint is followed by a restart from the next older one, and if there
 is none, the job fails unless it may begin anew.
+
+A restart strategy says after how long a failed job is started again, and when no more. It lives as
+long as its job, over all attempts. Law: the same times and chances give the same answers.
 """
 
+import re
+from collections import deque
 from collections.abc import Callable
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from headgate.base.checkpoints import SourceState
 from headgate.base.messages import Failure
-from headgate.base.recovery_settings import CheckpointSettings
+from headgate.base.recovery_settings import CheckpointSettings, RestartKind, RestartSettings
 from headgate.control.checkpoint_coordinator import CheckpointCoordinator
-from headgate.control.checkpoint_history import CheckpointHistory
-from headgate.control.checkpoint_log import CheckpointStatistics
+from headgate.control.checkpoint_history import CheckpointHistory, CheckpointStatistics
 from headgate.control.pending_checkpoint import CheckpointedJob
-from headgate.control.restarts import NoRestart, RepeatedFailures, RestartStrategy
+
+FAILURES_REMEMBERED: Final = 64
+"""Different failures that are remembered; the one that came longest ago is forgotten first."""
+_NEAR: Final = 2
+"""Checkpoints that may come before a record that is met again: a new attempt begins shortly before
+it. After more of them it is another record that looks the same."""
+_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]+")
+
+
+class RestartStrategy(Protocol):
+    """Decides after every failure of a job."""
+
+    problem: str
+    """After None: why there is no restart."""
+
+    def failed(self, now_ms: float, chance: float = 0.0) -> float | None:
+        """The job has failed now; ``chance`` is a number from -1 to 1."""
+
+
+def restart_strategy(settings: RestartSettings) -> RestartStrategy:
+    """What the settings, once settled, ask for."""
+    match settings.kind:
+        case RestartKind.FIXED_DELAY:
+            return FixedDelay(settings.fixed_attempts, settings.fixed_delay_ms)
+        case RestartKind.EXPONENTIAL_DELAY:
+            return ExponentialDelay(settings)
+        case RestartKind.FAILURE_RATE:
+            return FailureRate(
+                settings.rate_failures, settings.rate_interval_ms, settings.rate_delay_ms
+            )
+        case RestartKind.NONE:
+            return NoRestart()
+        case RestartKind.DEFAULT:
+            raise AssertionError("the settings of restarts are not settled")
+
+
+class NoRestart:
+    """A job that fails has failed."""
+
+    def __init__(self) -> None:
+        self.problem = "restart-strategy.type is none"
+
+    def failed(self, now_ms: float, chance: float = 0.0) -> float | None:
+        return None
+
+
+class FixedDelay:
+    """So many restarts, with the same pause before each."""
+
+    def __init__(self, attempts: int, delay_ms: float) -> None:
+        self.problem = ""
+        self._attempts = attempts
+        self._delay_ms = delay_ms
+        self._failures = 0
+
+    def failed(self, now_ms: float, chance: float = 0.0) -> float | None:
+        self._failures += 1
+        if self._failures <= self._attempts:
+            return self._delay_ms
+        self.problem = (
+            f"this is failure {self._failures}, and restart-strategy.fixed-delay.attempts is "
+            f"{self._attempts}"
+        )
+        return None
+
+
+class ExponentialDelay:
+    """Each pause is longer than the last, up to a limit; a long quiet time begins anew."""
+
+    def __init__(self, settings: RestartSettings) -> None:
+        self.problem = ""
+        self._settings = settings
+        self._pause_ms = float(settings.exponential_initial_ms)
+        self._failures = 0
+        self._restarted_ms = 0.0
+
+    def failed(self, now_ms: float, chance: float = 0.0) -> float | None:
+        assert -1 <= chance <= 1, f"a chance of {chance}"
+        how = self._settings
+        quiet_ms = now_ms - self._restarted_ms
+        if not self._failures or quiet_ms >= how.exponential_reset_ms:
+            self._pause_ms, self._failures = float(how.exponential_initial_ms), 0
+        else:
+            longer_ms = self._pause_ms * how.exponential_multiplier
+            self._pause_ms = min(longer_ms, how.exponential_max_ms)
+        self._failures += 1
+        if self._failures > how.exponential_attempts:
+            self.problem = (
+                f"this is failure {self._failures} without a quiet time, and restart-strategy."
+                f"exponential-delay.attempts-before-reset-backoff is {how.exponential_attempts}"
+            )
+            return None
+        delay_ms = self._pause_ms * (1 + chance * how.exponential_jitter)
+        delay_ms = min(delay_ms, how.exponential_max_ms)
+        self._restarted_ms = now_ms + delay_ms
+        return delay_ms
+
+
+class FailureRate:
+    """Restarts with the same pause, unless failures come too often."""
+
+    def __init__(self, failures: int, interval_ms: float, delay_ms: float) -> None:
+        self.problem = ""
+        self._limit = failures
+        self._interval_ms = interval_ms
+        self._delay_ms = delay_ms
+        self._failed_ms: deque[float] = deque()
+
+    def failed(self, now_ms: float, chance: float = 0.0) -> float | None:
+        failed_ms = self._failed_ms
+        while failed_ms and now_ms - failed_ms[0] > self._interval_ms:
+            failed_ms.popleft()
+        failed_ms.append(now_ms)
+        if len(failed_ms) <= self._limit:
+            return self._delay_ms
+        self.problem = (
+            f"it has failed {len(failed_ms)} times within {self._interval_ms:g} ms, and "
+            f"restart-strategy.failure-rate.max-failures-per-interval is {self._limit}"
+        )
+        return None
+
+
+class RepeatedFailures:
+    """Failures that come again and again: the same operator, the same error, the same record.
+
+    Such a job makes no progress, and nobody learns why while it is restarted for ever. Law: a
+    failure that is the same for the ``limit``-th time is the last. What names no record counts only
+    while no checkpoint was completed in between; a long quiet time starts the count anew.
+    """
+
+    def __init__(self, limit: int, quiet_ms: float) -> None:
+        self._limit = limit
+        self._quiet_ms = quiet_ms
+        self._seen: dict[tuple[str, ...], _Seen] = {}
+
+    def failed(self, failure: Failure, completed: int, now_ms: float) -> str:
+        """Why there is to be no other attempt; nothing: this failure does not say so.
+
+        ``completed``: checkpoints of the job so far.
+        """
+        if not failure.traceback or failure.is_consequence or failure.is_outside:
+            return ""  # not of the job's own code, or of what may be well again soon
+        place = _identity(failure)
+        before = self._seen.pop(place, None)
+        goes_on = before is not None and (
+            now_ms - before.at_ms < self._quiet_ms
+            and completed - before.completed <= (_NEAR if failure.record else 0)
+        )
+        times = before.times + 1 if before is not None and goes_on else 1
+        self._seen[place] = _Seen(times, completed, now_ms)
+        if len(self._seen) > FAILURES_REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        if times < self._limit:
+            return ""
+        where = "at the same record" if failure.record else "without a checkpoint in between"
+        return (
+            f"it has failed {times} times in the same way {where}, and "
+            f"restart-strategy.max-identical-failures is {self._limit}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    times: int
+    completed: int
+    at_ms: float
+
+
+def _identity(failure: Failure) -> tuple[str, ...]:
+    """A record says where it was; otherwise the message has to."""
+    message = "" if failure.record else _ADDRESS.sub("", failure.message)
+    return failure.operator, failure.kind, failure.record, message
 
 
 class Recovery:

@@ -14,9 +14,9 @@ from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.figures import TaskManagerFigures
 from headgate.base.inspections import Found, Inspection, ShownState
-from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
+from headgate.base.job_records import CheckpointRecord, CheckpointsRecord, FailureRecord, LogLine
 from headgate.base.messages import TaskFigures
-from headgate.control.checkpoint_log import CheckpointStatistics
+from headgate.control.checkpoint_history import CheckpointStatistics
 from headgate.plan.job_graph import JobGraph
 
 
@@ -111,14 +111,24 @@ _PARTS: Final = ("gates", "outputs", "operators", "async_calls", "batch_calls")
 """Figures that a task has several of."""
 
 
-def job_metrics(restarts: int, statistics: CheckpointStatistics) -> Mapping[str, object]:
-    """``job.restarts``, ``job.checkpoints.<figure>``, ``job.checkpoints.last.<figure>``."""
+def job_metrics(
+    restarts: int,
+    counts: CheckpointStatistics | CheckpointsRecord,
+    last: CheckpointRecord | None,
+) -> dict[str, object]:
+    """``job.restarts``, ``job.checkpoints.<figure>``, ``job.checkpoints.last.<figure>``.
+
+    ``last`` is the checkpoint that was stored last. Its align, sync and async times are those of
+    its slowest task.
+    """
     found: dict[str, object] = {"job.restarts": restarts}
     for key in ("triggered", "completed", "failed", "pending"):
-        found[f"job.checkpoints.{key}"] = getattr(statistics, key)
-    last = statistics.last
+        found[f"job.checkpoints.{key}"] = getattr(counts, key)
     if last is not None:
-        for key in last.__slots__:
-            value = last.kind.value if key == "kind" else getattr(last, key)
-            found[f"job.checkpoints.last.{key}"] = value
+        prefix = "job.checkpoints.last"
+        for key in ("checkpoint", "kind", "took_ms", "state_bytes", "in_flight_bytes", "unaligned"):
+            found[f"{prefix}.{key}"] = getattr(last, key)
+        for key in ("align_ms", "sync_ms", "async_ms"):
+            slowest = max((getattr(part, key) for part in last.parts), default=0.0)
+            found[f"{prefix}.{key}"] = slowest
     return found

@@ -587,7 +587,8 @@ def end_jobs(reason: str) -> None:
 
 
 def _metrics(keeper: CheckpointKeeper) -> Mapping[str, object]:
-    return job_metrics(keeper.restarts, keeper.statistics())
+    statistics = keeper.statistics()
+    return job_metrics(keeper.restarts, statistics, statistics.last)
 
 
 def description(graph: JobGraph) -> str:

@@ -20,8 +20,7 @@ from headgate.base.errors import CheckpointError, JobTakenOver, StorageUnusable
 from headgate.base.figures import added, only_counts
 from headgate.base.job_records import CheckpointRecord, CheckpointsRecord
 from headgate.base.messages import TaskFigures, TaskState, UserFigure
-from headgate.control.checkpoint_history import retains_checkpoints
-from headgate.control.checkpoint_log import CheckpointStatistics
+from headgate.control.checkpoint_history import CheckpointStatistics, retains_checkpoints
 from headgate.control.effects import StoreCheckpoint
 from headgate.control.life_cycle import JobState
 from headgate.control.recovery import Recovery

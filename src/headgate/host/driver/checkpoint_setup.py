@@ -33,8 +33,7 @@ from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.deployment import RunPlan
 from headgate.control.effects import StoreCheckpoint
-from headgate.control.recovery import Recovery
-from headgate.control.restarts import RepeatedFailures, restart_strategy
+from headgate.control.recovery import Recovery, RepeatedFailures, restart_strategy
 from headgate.functions.source import why_not_rewound
 from headgate.host.checkpoints.checkpoint_store import FoundCheckpoint, damages_of
 from headgate.host.checkpoints.folder import shown_uri

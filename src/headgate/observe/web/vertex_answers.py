@@ -10,10 +10,9 @@ from typing import Final
 
 from msgspec import structs
 
-from headgate.base.job_records import CheckpointRecord
 from headgate.base.messages import TaskFigures
 from headgate.observe.analysis.windows import TaskWindow, VertexWindow
-from headgate.observe.observed import task_metrics
+from headgate.observe.observed import job_metrics, task_metrics
 from headgate.observe.web.answers import (
     MetricSummary,
     MetricValue,
@@ -110,23 +109,12 @@ def job_metric_values(sight: Sight, wanted: Collection[str]) -> list[MetricValue
     """Those of ``JobClient.get_metrics``; nothing is wanted: only the names."""
     job, checkpoints = sight.job, sight.job.checkpoints()
     tasks = [task.figures for vertex in sight.window.vertices for task in by_subtask(vertex)]
-    metrics: dict[str, object] = {**task_metrics(job.graph, tasks)}
-    metrics["job.restarts"] = job.restarts()
-    for key in ("triggered", "completed", "failed", "pending"):
-        metrics[f"job.checkpoints.{key}"] = getattr(checkpoints, key)
-    stored = [record for record in checkpoints.records if record.status == "completed"]
-    for record in stored[:1]:
-        metrics.update({f"job.checkpoints.last.{key}": v for key, v in _last(record).items()})
+    stored = (record for record in checkpoints.records if record.status == "completed")
+    metrics = {
+        **task_metrics(job.graph, tasks),
+        **job_metrics(job.restarts(), checkpoints, next(stored, None)),
+    }
     return _chosen(metrics, wanted)
-
-
-def _last(record: CheckpointRecord) -> dict[str, object]:
-    """Of the newest checkpoint that is stored; times of its slowest task."""
-    keys = ("checkpoint", "kind", "took_ms", "state_bytes", "in_flight_bytes", "unaligned")
-    found: dict[str, object] = {key: getattr(record, key) for key in keys}
-    for key in ("align_ms", "sync_ms", "async_ms"):
-        found[key] = max((getattr(part, key) for part in record.parts), default=0.0)
-    return found
 
 
 def subtask_metric_values(

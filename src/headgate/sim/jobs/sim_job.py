@@ -15,8 +15,7 @@ from headgate.base.messages import CheckpointOrder
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.deployment import RunPlan
 from headgate.control.effects import StoreCheckpoint
-from headgate.control.recovery import Recovery
-from headgate.control.restarts import FixedDelay
+from headgate.control.recovery import FixedDelay, Recovery
 from headgate.plan.execution_graph import (
     build_execution_graph,
     checkpointed_job,
