@@ -1,60 +1,28 @@
 """Write the tables of docs/metrics.md anew: python docs/generate_metrics.py"""
 
 from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
-from headgate.base.figures import (
-    MAX,
-    MIN,
-    AsyncFigures,
-    BatchFigures,
-    GateFigures,
-    MetricFamily,
-    OperatorFigures,
-    OutputFigures,
-    TaskManagerFigures,
-    metrics_of,
-)
-from headgate.base.job_records import CheckpointPart, CheckpointRecord, CheckpointsRecord
-from headgate.base.messages import TaskFigures
-from headgate.observe.metric_tables import (
-    BUILD,
-    GATE_LABELS,
-    JOB_LABELS,
-    JOB_STATUS,
-    OPERATOR_LABELS,
-    OUTPUT_LABELS,
-    PROCESS_LABELS,
-    SUBTASKS,
-    TASK_LABELS,
-    JobRecord,
-    SpecialMetric,
-)
+from headgate.base.figures import MAX, MIN, MetricFamily, metrics_of
+from headgate.observe.prometheus import SOURCES, TASK_LABELS, SpecialMetric
 
 PAGE = Path(__file__).with_name("metrics.md")
 START, END = "<!-- metrics -->\n", "<!-- /metrics -->"
-TABLES: tuple[tuple[str, tuple[str, ...], tuple[SpecialMetric | type, ...]], ...] = (
-    ("The job", JOB_LABELS, (BUILD, JOB_STATUS, JobRecord, CheckpointsRecord)),
-    ("The last completed checkpoint", JOB_LABELS, (CheckpointRecord,)),
-    ("Tasks", TASK_LABELS, (SUBTASKS, TaskFigures)),
-    ("Inputs", GATE_LABELS, (GateFigures,)),
-    ("Outputs", OUTPUT_LABELS, (OutputFigures,)),
-    ("Operators", OPERATOR_LABELS, (OperatorFigures,)),
-    ("Asynchronous calls", OPERATOR_LABELS, (AsyncFigures,)),
-    ("Calls in batches", OPERATOR_LABELS, (BatchFigures,)),
-    ("Tasks in the last completed checkpoint", TASK_LABELS, (CheckpointPart,)),
-    ("Task managers", PROCESS_LABELS, (TaskManagerFigures,)),
-)
 UNITS = ("seconds", "bytes", "ratio", "records", "buffers", "calls", "cores")
 
 
 def tables() -> str:
     """All metrics, by what they are about."""
     parts = []
-    for title, labels, sources in TABLES:
+    for title, group in groupby(SOURCES, attrgetter("title")):
+        sources = list(group)
+        labels = sources[0].labels
         metrics: list[MetricFamily | SpecialMetric] = []
         for source in sources:
-            metrics += metrics_of(source) if isinstance(source, type) else (source,)
+            found = source.metrics
+            metrics += (found,) if isinstance(found, SpecialMetric) else metrics_of(found)
         shown = ", ".join(f"`{label}`" for label in labels)
         parts.append(f"\n### {title}\n\nLabels: {shown}.\n\n{table(labels, metrics)}\n")
     return "".join(parts)

@@ -27,7 +27,7 @@ from headgate.base.figures import (
 from headgate.base.job_records import CheckpointPart, CheckpointRecord, CheckpointsRecord
 from headgate.base.messages import TaskFigures, TaskState, UserFigure
 from headgate.host.driver.checkpoint_keeper import JobFigures
-from headgate.observe.metric_tables import JobRecord
+from headgate.observe.prometheus import JobRecord
 from tests.observe.kit import END, MIDDLE, SOURCE, figures, three_vertices
 from tests.observe.still_job import STARTED_AT_MS, StillJob
 

@@ -1,10 +1,11 @@
 """The metrics of jobs in the formats that Prometheus scrapes; the page server's ``/metrics``.
 
-All but four follow from the table in ``base/figures``.
-
-Figures of subtasks are merged unless they are asked for one by one. Law: a scrape reads what the
-driver has and asks no task; it never fails because of a job; a job that has ended is shown for
-some minutes, so that its last figures are scraped, and then no more.
+Every metric follows from ``SOURCES``: the declarations in ``base/figures`` with their labels, and
+three that no field declares; those of the user's functions come from ``user_metrics``. Figures of
+subtasks are merged unless they are asked for one by one, so that the number of series depends on
+the program and not on its parallelism. Law: a scrape reads what the driver has and asks no task; it
+never fails because of a job; a job that has ended is shown for some minutes, so that its last
+figures are scraped, and then no more.
 """
 
 import platform
@@ -13,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
@@ -28,6 +29,7 @@ from headgate.base.figures import (
     BatchFigures,
     GateFigures,
     LatencyFigures,
+    MetricFamily,
     MetricKind,
     OperatorFigures,
     OutputFigures,
@@ -36,21 +38,79 @@ from headgate.base.figures import (
 )
 from headgate.base.job_records import CheckpointPart, CheckpointRecord, CheckpointsRecord
 from headgate.base.messages import TaskFigures
-from headgate.observe.metric_tables import (
-    BUILD,
-    GATE_LABELS,
-    JOB_LABELS,
-    JOB_STATUS,
-    OPERATOR_LABELS,
-    OUTPUT_LABELS,
-    PROCESS_LABELS,
-    SUBTASKS,
-    TASK_LABELS,
-    JobRecord,
-    SpecialMetric,
-)
 from headgate.observe.observed import ObservedJob
 from headgate.observe.user_metrics import Labels, UserMetrics, tell_once
+
+JOB_LABELS: Final = ("job", "job_id")
+PROCESS_LABELS: Final = (*JOB_LABELS, "slot", "host", "pid")
+TASK_LABELS: Final = (*JOB_LABELS, "task", "vertex")
+GATE_LABELS: Final = (*TASK_LABELS, "gate")
+OUTPUT_LABELS: Final = (*TASK_LABELS, "output")
+OPERATOR_LABELS: Final = (*TASK_LABELS, "operator")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What is known of a job itself, when somebody asks."""
+
+    status: JobStatus
+    started_at_ms: Annotated[
+        int,
+        MetricFamily(
+            "headgate_job_start_timestamp_seconds",
+            "When the job was started, in seconds since 1970.",
+            "uptime",
+        ),
+    ]
+    ended_at_ms: Annotated[
+        int | None,
+        MetricFamily(
+            "headgate_job_end_timestamp_seconds",
+            "When the job has ended; missing while it runs.",
+        ),
+    ]
+    restarts: Annotated[
+        int, MetricFamily("headgate_job_restarts_total", "Restarts after failures.", "numRestarts")
+    ]
+    checkpoints: CheckpointsRecord
+
+    @property
+    def last_checkpoint(self) -> CheckpointRecord | None:
+        """The newest that is complete; savepoints are not asked for."""
+        for record in self.checkpoints.records:
+            if record.kind == "checkpoint" and record.status == "completed":
+                return record
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialMetric:
+    """One that is not read from a single figure; ``prometheus`` knows how it is made."""
+
+    name: str
+    labels: tuple[str, ...]
+    meaning: str
+    flink: str = ""
+    kind: MetricKind = MetricKind.GAUGE
+
+
+BUILD: Final = SpecialMetric(
+    "headgate_build_info",
+    ("version", "python"),
+    "Version of Headgate and of Python in the driver; always 1.",
+)
+JOB_STATUS: Final = SpecialMetric(
+    "headgate_job_status",
+    (*JOB_LABELS, "status"),
+    "1 for the present status of the job, 0 for the others.",
+    "runningState, restartingState, deployingState",
+)
+SUBTASKS: Final = SpecialMetric(
+    "headgate_task_subtasks",
+    (*TASK_LABELS, "state"),
+    "Subtasks in a state; states that none of them is in are missing.",
+)
+
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 ENDED_MS: Final = 5 * 60_000
@@ -136,6 +196,8 @@ class LabelledSubjects:
 
 Row: TypeAlias = tuple[Labels, object, bool]
 """Labels, whose figures, and whether it runs."""
+Sample: TypeAlias = tuple[Labels, float]
+Part: TypeAlias = tuple[Labels, object]
 
 
 class JobsCollector(Collector):
@@ -152,17 +214,12 @@ class JobsCollector(Collector):
         ]
 
     def collect(self) -> Iterator[Metric]:
-        yield _special(BUILD, [((__version__, platform.python_version()), 1)])
-        yield _special(JOB_STATUS, self._statuses())
-        yield from self._filled(JobRecord, JOB_LABELS, self._records())
-        yield from self._filled(CheckpointsRecord, JOB_LABELS, self._checkpoints())
-        yield from self._filled(CheckpointRecord, JOB_LABELS, self._last_checkpoints())
-        yield from self._filled(TaskManagerFigures, PROCESS_LABELS, self._processes())
-        yield _special(SUBTASKS, self._states())
-        for kind, names, parts_of in _PARTS:
-            yield from self._filled(kind, self._names(names), self._parts(parts_of))
-        parts = self._checkpoint_parts()
-        yield from self._filled(CheckpointPart, self._names(TASK_LABELS), parts)
+        for source in SOURCES:
+            if isinstance(source.metrics, SpecialMetric):
+                yield _special(source.metrics, source.samples(self))
+            else:
+                rows = source.rows(self)
+                yield from self._filled(source.metrics, self._names(source.labels), rows)
         yield from self._user_metrics()
 
     def _filled(self, kind: type, names: Labels, rows: Iterable[Row]) -> Iterator[Metric]:
@@ -201,30 +258,24 @@ class JobsCollector(Collector):
         return subtasks <= MAX_SUBTASKS
 
     def _names(self, names: Labels) -> Labels:
-        return (*names, "subtask") if self._subtasks else names
+        return (*names, "subtask") if self._subtasks and "task" in names else names
 
     def _subtask(self, part: TaskFigures | CheckpointPart) -> Labels:
         return (str(part.subtask),) if self._subtasks else ()
 
-    def _statuses(self) -> Iterator[tuple[Labels, float]]:
+    def statuses(self) -> Iterator[Sample]:
+        """Of every job each status that there is."""
         for job in self._jobs:
             for status in JobStatus:
                 yield (*job.labels, status.name), int(status is job.record.status)
 
-    def _records(self) -> Iterator[Row]:
+    def records(self, part_of: Callable[[JobRecord], object | None]) -> Iterator[Row]:
+        """Of every job a part of its record, if it has one."""
         for job in self._jobs:
-            yield job.labels, job.record, True
+            if (part := part_of(job.record)) is not None:
+                yield job.labels, part, True
 
-    def _checkpoints(self) -> Iterator[Row]:
-        for job in self._jobs:
-            yield job.labels, job.record.checkpoints, True
-
-    def _last_checkpoints(self) -> Iterator[Row]:
-        for job in self._jobs:
-            if (last := job.record.last_checkpoint) is not None:
-                yield job.labels, last, True
-
-    def _processes(self) -> Iterator[Row]:
+    def processes(self) -> Iterator[Row]:
         for job in self._jobs:
             if len(job.processes) > MAX_PROCESSES and not self._subtasks:
                 tell_once(
@@ -236,18 +287,18 @@ class JobsCollector(Collector):
                 place = (str(process.slot), _label(process.host), str(process.pid))
                 yield (*job.labels, *place), process, job.record.ended_at_ms is None
 
-    def _states(self) -> Iterator[tuple[Labels, float]]:
+    def states(self) -> Iterator[Sample]:
         for job in self._jobs:
             states = Counter((*job.labels_of(task), task.state.value) for task in job.tasks)
             yield from states.items()
 
-    def _parts(self, parts_of: "PartsOf") -> Iterator[Row]:
-        """Something that each task has several of, with labels that say which it is."""
+    def parts(self, parts_of: Callable[[TaskFigures], Iterable[Part]]) -> Iterator[Row]:
+        """Of every task its parts of a kind, with labels that tell them apart."""
         for labels, subtask, is_running, task in self._tasks:
             for place, part in parts_of(task):
                 yield (*labels, *place, *subtask), part, is_running
 
-    def _checkpoint_parts(self) -> Iterator[Row]:
+    def checkpoint_parts(self) -> Iterator[Row]:
         for job in self._jobs:
             last = job.record.last_checkpoint
             for part in () if last is None else last.parts:
@@ -278,18 +329,18 @@ def _add_histogram(
         metric.add_sample(f"{metric.name}_sum", labels, total_s)
 
 
-def _special(metric: SpecialMetric, samples: Iterable[tuple[Labels, float]]) -> Metric:
+def _special(metric: SpecialMetric, samples: Iterable[Sample]) -> Metric:
     family = Metric(metric.name, metric.meaning, metric.kind.value)
     for values, value in samples:
         family.add_sample(metric.name, dict(zip(metric.labels, values, strict=True)), value)
     return family
 
 
-def _numbered(parts: Sequence[object]) -> list[tuple[Labels, object]]:
+def _numbered(parts: Sequence[object]) -> list[Part]:
     return [((str(number),), part) for number, part in enumerate(parts)]
 
 
-def _named(attribute: str, parts: Iterable[object]) -> list[tuple[Labels, object]]:
+def _named(attribute: str, parts: Iterable[object]) -> list[Part]:
     """By name; the second and later ones of a name are numbered, so that they stay apart."""
     found: dict[str, object] = {}
     for part in parts:
@@ -307,13 +358,67 @@ def _label(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-PartsOf: TypeAlias = Callable[[TaskFigures], Iterable[tuple[Labels, object]]]
-_PARTS: Final[tuple[tuple[type, Labels, PartsOf], ...]] = (
-    (TaskFigures, TASK_LABELS, lambda task: [((), task)]),
-    (GateFigures, GATE_LABELS, lambda task: _numbered(task.gates)),
-    (OutputFigures, OUTPUT_LABELS, lambda task: _numbered(task.outputs)),
-    (OperatorFigures, OPERATOR_LABELS, lambda task: _named("name", task.operators)),
-    (AsyncFigures, OPERATOR_LABELS, lambda task: _named("operator", task.async_calls)),
-    (BatchFigures, OPERATOR_LABELS, lambda task: _named("operator", task.batch_calls)),
+@dataclass(frozen=True, slots=True)
+class MetricSource:
+    """Where the values of some metrics come from."""
+
+    title: str
+    """Of their table in docs/metrics.md."""
+    labels: Labels
+    metrics: type | SpecialMetric
+    """A struct whose fields declare them, or one metric."""
+    rows: Callable[[JobsCollector], Iterable[Row]] = lambda collector: ()
+    """If it is a struct."""
+    samples: Callable[[JobsCollector], Iterable[Sample]] = lambda collector: ()
+    """If it is one metric."""
+
+
+def _of_tasks(
+    title: str, labels: Labels, metrics: type, parts_of: Callable[[TaskFigures], Iterable[Part]]
+) -> MetricSource:
+    return MetricSource(title, labels, metrics, lambda collector: collector.parts(parts_of))
+
+
+def _of_jobs(
+    title: str, metrics: type, part_of: Callable[[JobRecord], object | None]
+) -> MetricSource:
+    return MetricSource(title, JOB_LABELS, metrics, lambda collector: collector.records(part_of))
+
+
+_BUILD_SAMPLES: Final = (((__version__, platform.python_version()), 1),)
+SOURCES: Final = (
+    MetricSource("The job", JOB_LABELS, BUILD, samples=lambda collector: _BUILD_SAMPLES),
+    MetricSource("The job", JOB_LABELS, JOB_STATUS, samples=JobsCollector.statuses),
+    _of_jobs("The job", JobRecord, lambda record: record),
+    _of_jobs("The job", CheckpointsRecord, lambda record: record.checkpoints),
+    _of_jobs(
+        "The last completed checkpoint", CheckpointRecord, lambda record: record.last_checkpoint
+    ),
+    MetricSource("Task managers", PROCESS_LABELS, TaskManagerFigures, JobsCollector.processes),
+    MetricSource("Tasks", TASK_LABELS, SUBTASKS, samples=JobsCollector.states),
+    _of_tasks("Tasks", TASK_LABELS, TaskFigures, lambda task: [((), task)]),
+    _of_tasks("Inputs", GATE_LABELS, GateFigures, lambda task: _numbered(task.gates)),
+    _of_tasks("Outputs", OUTPUT_LABELS, OutputFigures, lambda task: _numbered(task.outputs)),
+    _of_tasks(
+        "Operators", OPERATOR_LABELS, OperatorFigures, lambda task: _named("name", task.operators)
+    ),
+    _of_tasks(
+        "Asynchronous calls",
+        OPERATOR_LABELS,
+        AsyncFigures,
+        lambda task: _named("operator", task.async_calls),
+    ),
+    _of_tasks(
+        "Calls in batches",
+        OPERATOR_LABELS,
+        BatchFigures,
+        lambda task: _named("operator", task.batch_calls),
+    ),
+    MetricSource(
+        "Tasks in the last completed checkpoint",
+        TASK_LABELS,
+        CheckpointPart,
+        JobsCollector.checkpoint_parts,
+    ),
 )
-"""What a task consists of, with labels that tell several of a kind apart."""
+"""All metrics but those of the user's functions, in the order of a scrape."""
