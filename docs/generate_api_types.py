@@ -19,8 +19,7 @@ from headgate.base.figures import (
 from headgate.base.inspections import ChannelFigures, WaitingEntry
 from headgate.base.job_records import CheckpointPart, CheckpointRecord, FailureRecord, LogLine
 from headgate.base.messages import UserFigure
-from headgate.observe.analysis.diagnosis import Diagnosis, VertexAdvice
-from headgate.observe.analysis.left_out import LeftOutRecords
+from headgate.observe.analysis.diagnosis import Diagnosis, LeftOutRecords, VertexAdvice
 from headgate.observe.flame import FlameNode
 from headgate.observe.web import answers
 

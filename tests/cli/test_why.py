@@ -9,9 +9,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from headgate.observe.analysis.diagnosis import Diagnosis
+from headgate.observe.analysis.diagnosis import Diagnosis, LeftOutRecords
 from headgate.observe.analysis.explain import cannot_say, diagnose
-from headgate.observe.analysis.left_out import LeftOutRecords
 from tests.cli.kit import Done, in_process
 from tests.cli.page_kit import Page, job_with_page
 from tests.observe.kit import END, MIDDLE, SOURCE, figures, three_vertices, window_of

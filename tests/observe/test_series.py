@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.observe.analysis.windows import snapshot_of
-from headgate.observe.series import SeriesRecorder, merge_points, point_between
+from headgate.observe.observer import SeriesRecorder, merge_points, point_between
 from headgate.observe.web.answers import SeriesPoint
 from tests.observe.kit import END, MIDDLE, SOURCE, figures, three_vertices
 

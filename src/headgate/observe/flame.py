@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from html import escape
 from typing import Final
 from zlib import crc32
 
 import msgspec
 
 from headgate.base.inspections import SampledStack, StackSamples
+from headgate.plan.table import cut, xml_text
 
 DROPPED: Final = "stacks that were too many to be kept"
 WIDTH: Final = 1200.0
@@ -26,7 +26,6 @@ HEAD: Final = 64.0
 LETTER: Final = 6.7
 """The width of a letter, rather too wide: the font is the reader's."""
 NARROWEST: Final = 0.5
-_ILLEGAL: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _OURS: Final = "headgate/"
 _MACHINERY: Final = ("threading.py", "selectors.py", "contextlib.py")
 """Files of Python that Headgate's own code calls; a user's function begins elsewhere."""
@@ -117,12 +116,12 @@ def draw_flame(root: FlameNode, title: str, subtitle: str = "") -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{WIDTH:.0f}" '
         f'height="{height:.0f}" viewBox="0 0 {WIDTH:.0f} {height:.0f}" '
         f'font-family="ui-monospace, monospace" font-size="11">',
-        f"<title>{_text(title)}</title>",
+        f"<title>{xml_text(title)}</title>",
         f"<style>{_STYLE}</style>",
         f'<rect class="ground" width="{WIDTH:.0f}" height="{height:.0f}"/>',
         f'<text class="ink" x="{MARGIN:.0f}" y="24" font-size="15" font-weight="600">'
-        f"{_text(_cut(title, 90))}</text>",
-        f'<text class="soft" x="{MARGIN:.0f}" y="44">{_text(subtitle)}</text>',
+        f"{xml_text(cut(title, 90))}</text>",
+        f'<text class="soft" x="{MARGIN:.0f}" y="44">{xml_text(subtitle)}</text>',
         *_legend(),
         *boxes,
     ]
@@ -189,11 +188,11 @@ def _draw_frame(
     room = int((wide - 6) / LETTER)
     label = (
         f'<text x="{x + 3:.2f}" y="{y + 12.5:.1f}" fill="#1e293b">'
-        f"{_text(_cut(node.name, room))}</text>"
+        f"{xml_text(cut(node.name, room))}</text>"
     )
     share = f"{node.value / whole:.1%}"
     return [
-        f'<g class="f"><title>{_text(node.name)}: {share}'
+        f'<g class="f"><title>{xml_text(node.name)}: {share}'
         f"{'' if owner is None else f' ({owner.value})'}</title>",
         f'<rect x="{x:.2f}" y="{y:.1f}" width="{max(wide - 0.5, 0.3):.2f}" height="{ROW - 1:.0f}" '
         f'rx="2" fill="{_colour(node.name, owner)}"/>',
@@ -231,14 +230,6 @@ def _place(name: str) -> str:
 
 def _fold(name: str) -> str:
     return "".join(letter if letter.isprintable() and letter != ";" else "," for letter in name)
-
-
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: max(0, room - 1)] + "…"
-
-
-def _text(text: str) -> str:
-    return escape(_ILLEGAL.sub("\ufffd", text))
 
 
 @dataclass(slots=True)

@@ -9,16 +9,15 @@ An edge over several columns gets a lane in each one between, so that it never r
 Law: boxes of a column do not overlap.
 """
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from itertools import pairwise
 from typing import Final
 
 from headgate.core.chain.spec import ChainSpec, ToOperator
 from headgate.plan.job_graph import JobEdge, JobGraph, JobVertex
 from headgate.plan.stream_graph import DEFAULT_GROUP
+from headgate.plan.table import cut, xml_text
 
 MARGIN: Final = 20.0
 COLUMN_GAP: Final = 64.0
@@ -39,8 +38,6 @@ MARK: Final = "#fde68a"
 ROW_GAP = 28.0
 LANE_HEIGHT = 14.0
 SWEEPS = 6
-_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Letters that no XML may hold, not even escaped."""
 Point = tuple[float, float]
 
 
@@ -89,7 +86,7 @@ def draw_svg(job_graph: JobGraph, marked: Collection[int] = ()) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width:.0f}" '
         f'height="{height:.0f}" viewBox="{-MARGIN:.0f} {-MARGIN:.0f} {width:.0f} {height:.0f}" '
         f'font-family="system-ui, sans-serif" font-size="13">',
-        f"<title>{_text(job_graph.name)}</title>",
+        f"<title>{xml_text(job_graph.name)}</title>",
     ]
     for edge, label, route in zip(edges, labels, layout.routes, strict=True):
         lines += _draw_edge(edge, label, route)
@@ -112,7 +109,7 @@ def _size(graph: JobGraph, vertex: JobVertex) -> tuple[float, float]:
     """Wide enough for its words, high enough for its operators and for the ends of its edges."""
     widths = [_width(_head(vertex)) + _width(_tasks(vertex)) + 24]
     widths += [
-        _width(_short(operator.name)) + INDENT * (depth + 1)
+        _width(cut(operator.name, NAME_LETTERS)) + INDENT * (depth + 1)
         for operator, depth in zip(vertex.chain.operators, _depths(vertex.chain), strict=True)
     ]
     words = HEAD_HEIGHT + PADDING + LINE_HEIGHT * len(vertex.chain.operators)
@@ -130,13 +127,13 @@ def _draw_vertex(
     w, h = box.width, box.height
     lines = [
         f'<g transform="translate({box.x:.1f} {box.y:.1f})">',
-        f"<title>{_text(vertex.name)}</title>",
+        f"<title>{xml_text(vertex.name)}</title>",
         f'<rect width="{w:.1f}" height="{h:.1f}" rx="8" fill="{CARD}" stroke="{colour}" '
         f'stroke-width="1.5"/>',
         f'<path d="M0 {HEAD_HEIGHT} V8 a8 8 0 0 1 8 -8 H{w - 8:.1f} a8 8 0 0 1 8 8 '
         f'V{HEAD_HEIGHT} Z" fill="{colour}"/>',
         '<g fill="#ffffff" font-size="12">',
-        f'<text x="{PADDING}" y="17.5">{_text(_head(vertex))}</text>',
+        f'<text x="{PADDING}" y="17.5">{xml_text(_head(vertex))}</text>',
         f'<text x="{w - PADDING:.1f}" y="17.5" text-anchor="end" font-weight="600">'
         f"{_tasks(vertex)}</text>",
         "</g>",
@@ -155,7 +152,8 @@ def _draw_vertex(
         lines += [
             f'<circle cx="{x + 3:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>',
             f'<text x="{x + INDENT:.1f}" y="{y + 4.5:.1f}"{weight}>'
-            f"<title>{_text(operator.name)}</title>{_text(_short(operator.name))}</text>",
+            f"<title>{xml_text(operator.name)}</title>"
+            f"{xml_text(cut(operator.name, NAME_LETTERS))}</text>",
         ]
         y += LINE_HEIGHT
     return [*lines, "</g>", "</g>"]
@@ -183,7 +181,7 @@ def _draw_edge(edge: JobEdge, label: str, route: list[Point]) -> list[str]:
         f'<rect x="{label_x:.1f}" y="{end_y - 9:.1f}" width="{width - 18:.1f}" height="18" rx="9" '
         f'fill="{LABEL}"/>',
         f'<text x="{label_x + (width - 18) / 2:.1f}" y="{end_y + 4:.1f}" text-anchor="middle" '
-        f'font-size="11" fill="{INK}">{_text(label)}</text>',
+        f'font-size="11" fill="{INK}">{xml_text(label)}</text>',
     ]
 
 
@@ -192,9 +190,9 @@ def _label(edge: JobEdge) -> str:
     if edge.input:
         parts.append(f"input {edge.input + 1}")
     if edge.tag is not None:
-        parts.append(_short(edge.tag))
+        parts.append(cut(edge.tag, NAME_LETTERS))
     if edge.selected is not None:
-        parts.append(_short(", ".join(sorted(edge.selected))))
+        parts.append(cut(", ".join(sorted(edge.selected)), NAME_LETTERS))
     return " · ".join(parts)
 
 
@@ -204,7 +202,7 @@ def _label_width(label: str) -> float:
 
 
 def _head(vertex: JobVertex) -> str:
-    group = "" if vertex.group == DEFAULT_GROUP else f" · {_short(vertex.group)}"
+    group = "" if vertex.group == DEFAULT_GROUP else f" · {cut(vertex.group, NAME_LETTERS)}"
     return f"vertex {vertex.id}{group}"
 
 
@@ -222,17 +220,9 @@ def _depths(chain: ChainSpec) -> list[int]:
     return depths
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= NAME_LETTERS else name[: NAME_LETTERS - 1] + "…"
-
-
 def _width(text: str) -> float:
     """About how wide a text of 13 pixels becomes; rather more, since the font is the reader's."""
     return sum(13.5 if c in "MW@%…→" or c > "\u2e7f" else 9.4 if c.isupper() else 7.4 for c in text)
-
-
-def _text(text: str) -> str:
-    return escape(_ILLEGAL.sub("\ufffd", text))
 
 
 def layered(

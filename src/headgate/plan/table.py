@@ -1,7 +1,13 @@
-"""Plain text tables, for people who read a plan in a terminal."""
+"""Text for people: plain tables, one line without control characters, short and escaped texts."""
 
+import re
 import unicodedata
 from collections.abc import Sequence
+from html import escape
+from typing import Final
+
+_ILLEGAL_IN_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that no XML may hold, not even escaped."""
 
 
 def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -32,3 +38,13 @@ def width_of(text: str) -> int:
 def clean(text: str) -> str:
     """In one line, without letters that would move a terminal's cursor."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters; an ellipsis stands for what is missing."""
+    return text if len(text) <= most else text[: max(0, most - 1)] + "…"
+
+
+def xml_text(text: str) -> str:
+    """Escaped for XML and HTML."""
+    return escape(_ILLEGAL_IN_XML.sub("\ufffd", text))

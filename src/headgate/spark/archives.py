@@ -16,8 +16,7 @@ from headgate.base.errors import HeadgateError
 from headgate.base.extras import install_command
 from headgate.core.chain.log_facts import log_always_with
 from headgate.host.checkpoints.folder import open_folder
-from headgate.observe.history.archive import encode_archive
-from headgate.observe.history.archive_folder import write_archive
+from headgate.observe.history.archive import encode_archive, write_archive
 from headgate.observe.observed import ObservedJob
 from headgate.observe.web.shown_jobs import ShownJobs
 

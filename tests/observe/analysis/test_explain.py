@@ -12,7 +12,7 @@ from headgate.base.inspections import (
 )
 from headgate.base.messages import TaskFigures
 from headgate.observe.analysis.explain import cannot_say, diagnose, has_ended
-from headgate.observe.analysis.probes import Probes
+from headgate.observe.analysis.rules import Probes
 from headgate.observe.analysis.windows import JobWindow
 from tests.observe.kit import (
     END,

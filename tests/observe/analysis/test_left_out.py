@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from headgate.base.figures import OperatorFigures
 from headgate.base.messages import TaskFigures
-from headgate.observe.analysis.left_out import LeftOutRecords, left_out_of
+from headgate.observe.analysis.diagnosis import LeftOutRecords, left_out_of
 from headgate.observe.job_view import JobView, describe_end, describe_job
 from headgate.observe.observer import JobObserver
 from headgate.observe.pictures import draw_html, draw_job

@@ -9,7 +9,7 @@ from headgate.base.inspections import (
     SampledStack,
     StackSamples,
 )
-from headgate.observe.analysis.probes import Probes, hot_keys
+from headgate.observe.analysis.rules import Probes, hot_keys
 
 RUN = "run (headgate/core/task/task.py:1)"
 LOOK_UP = "look_up (job.py:12)"

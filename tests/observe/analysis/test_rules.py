@@ -7,8 +7,7 @@ import pytest
 from headgate.base.figures import TaskManagerFigures
 from headgate.base.inspections import KeyCount, KeyCounts, SampledStack, StackSamples
 from headgate.base.messages import TaskFigures
-from headgate.observe.analysis.probes import Probes
-from headgate.observe.analysis.rules import Cause, Verdict, find, find_in_life
+from headgate.observe.analysis.rules import Cause, Probes, Verdict, find, find_in_life
 from headgate.observe.analysis.windows import JobWindow, snapshot_of, window_between
 from tests.observe.kit import (
     END,

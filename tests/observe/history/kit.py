@@ -8,8 +8,7 @@ from typing import Any
 
 from headgate.api.job import JobStatus
 from headgate.host.checkpoints.folder import open_folder
-from headgate.observe.history.archive import encode_archive
-from headgate.observe.history.archive_folder import write_archive
+from headgate.observe.history.archive import encode_archive, write_archive
 from headgate.observe.history.history_server import HistoryServer
 from headgate.observe.history.recorder import record_job
 from headgate.observe.web.shown_jobs import ShownJobs

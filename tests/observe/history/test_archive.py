@@ -20,8 +20,8 @@ from headgate.observe.history.archive import (
     decode_archive,
     decode_header,
     encode_archive,
+    write_archive,
 )
-from headgate.observe.history.archive_folder import write_archive
 from tests.observe.history.kit import archive, ended_job
 
 JOB = {"jid": "ab12", "state": "FINISHED"}

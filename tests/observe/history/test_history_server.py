@@ -10,9 +10,8 @@ import pytest
 
 from headgate.api.job import JobStatus
 from headgate.host.checkpoints.folder import open_folder
-from headgate.observe.history import archive_folder
-from headgate.observe.history.archive import encode_archive
-from headgate.observe.history.archive_folder import write_archive
+from headgate.observe.history import archive as archives
+from headgate.observe.history.archive import encode_archive, write_archive
 from tests.observe.history.kit import archive, ended_job, history_of
 from tests.observe.web.kit import serving
 
@@ -40,7 +39,7 @@ PATHS = [
 
 @pytest.fixture(autouse=True)
 def looks_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_folder, "FRESH_S", 0.0)
+    monkeypatch.setattr(archives, "FRESH_S", 0.0)
 
 
 def without_now(answer: Any) -> Any:
@@ -149,12 +148,12 @@ def test_an_archive_whose_end_is_missing_is_listed_and_says_so(tmp_path: Path) -
 
 
 def test_few_archives_are_held_in_memory(tmp_path: Path) -> None:
-    for number in range(archive_folder.LOADED + 3):
+    for number in range(archives.LOADED + 3):
         archive(ended_job(f"job{number}"), tmp_path, number)
     with history_of(tmp_path) as history:
-        for number in range(archive_folder.LOADED + 3):
+        for number in range(archives.LOADED + 3):
             assert history(f"/jobs/job{number}").json["jid"] == f"job{number}"
-        assert len(history.server.archives._loaded) == archive_folder.LOADED
+        assert len(history.server.archives._loaded) == archives.LOADED
 
 
 def test_other_addresses_ask_for_a_token(tmp_path: Path) -> None:

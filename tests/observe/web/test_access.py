@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.observe.web import connections, peer_users
-from headgate.observe.web.addresses import is_loopback
-from headgate.observe.web.server import PageServer
+from headgate.observe.web import access, connections
+from headgate.observe.web.server import PageServer, is_loopback
 from tests.observe.web.kit import (
     DEADLINE_S,
     Caller,
@@ -107,11 +106,11 @@ def is_public(path: Path) -> bool:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask as another user")
-@pytest.mark.parametrize("protocol", [peer_users._SOCK_DIAG, 31], ids=["asked", "listed"])
+@pytest.mark.parametrize("protocol", [access._SOCK_DIAG, 31], ids=["asked", "listed"])
 def test_another_user_of_the_machine_sees_and_changes_nothing_without_a_token(
     protocol: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peer_users, "_SOCK_DIAG", protocol)
+    monkeypatch.setattr(access, "_SOCK_DIAG", protocol)
     job = ScriptedJob(five_vertices())
     with serving(job) as ask:
         port = ask.server.port

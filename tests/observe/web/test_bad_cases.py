@@ -17,11 +17,10 @@ from headgate.api.job import JobStatus
 from headgate.base.errors import SettingsInvalid
 from headgate.base.messages import TaskFigures
 from headgate.base.settings import RestSettings
-from headgate.observe.web import addresses, event_streams, server, shown_jobs
-from headgate.observe.web.background import Background
+from headgate.observe.web import event_streams, server, shown_jobs
+from headgate.observe.web.endpoints import Background, BadRequest
 from headgate.observe.web.event_streams import EventStreams
 from headgate.observe.web.job_answers import job_details
-from headgate.observe.web.parameters import BadRequest
 from headgate.observe.web.server import (
     close_page_server,
     page_link,
@@ -136,11 +135,11 @@ def test_without_a_port_of_its_own_the_next_free_one_is_taken(
         probe.bind(("127.0.0.1", 0))
         busy, free = taken.getsockname()[1], probe.getsockname()[1]
         probe.close()
-        monkeypatch.setattr(addresses, "USUAL_PORTS", (busy, free))
+        monkeypatch.setattr(server, "USUAL_PORTS", (busy, free))
         found = page_server(RestSettings())
         assert found is not None and found.port == free
         close_page_server()
-        monkeypatch.setattr(addresses, "USUAL_PORTS", (busy,))
+        monkeypatch.setattr(server, "USUAL_PORTS", (busy,))
         found = page_server(RestSettings())
         assert found is not None and found.port not in (0, busy)
 

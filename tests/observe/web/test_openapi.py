@@ -25,7 +25,6 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 
 from headgate.observe.web.app import all_endpoints
-from headgate.observe.web.event_streams import EventStreams
 from headgate.observe.web.openapi import openapi_document
 
 KNOWN = {"job": "ab12", "vertex": "2", "subtask": "1", "checkpoint": "7"}
@@ -43,7 +42,7 @@ def server() -> Iterator[Caller]:
 
 
 def described() -> schemathesis.BaseSchema:
-    endpoints = all_endpoints(EventStreams(), needs_token=True, subtask_metrics=False)
+    endpoints = all_endpoints(needs_token=True, subtask_metrics=False)
     document = json.loads(msgspec.json.encode(openapi_document(endpoints, needs_token=True)))
     return schemathesis.openapi.from_dict(document).exclude(path="/jobs/{job}/events")
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from headgate.observe.web import connections, peer_users
-from headgate.observe.web.peer_users import Address, CannotAsk, SocketList, asked_uid
+from headgate.observe.web import access, connections
+from headgate.observe.web.access import Address, CannotAsk, SocketList, asked_uid
 from tests.observe.web.kit import ScriptedJob, five_vertices, serving
 
 UNKNOWN_PROTOCOL = 31
@@ -108,7 +108,7 @@ def test_a_kernel_that_does_not_know_our_own_socket_cannot_be_asked() -> None:
 def test_a_page_whose_kernel_answers_no_questions_reads_the_list(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(peer_users, "_SOCK_DIAG", UNKNOWN_PROTOCOL)
+    monkeypatch.setattr(access, "_SOCK_DIAG", UNKNOWN_PROTOCOL)
     with pytest.raises(CannotAsk):
         asked_uid(("127.0.0.1", 1), ("127.0.0.1", 2))
     with serving(ScriptedJob(five_vertices())) as ask:
@@ -119,13 +119,13 @@ def test_many_that_ask_at_a_time_share_readings_of_the_list(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     readings = []
-    read = peer_users._listed_users
+    read = access._listed_users
 
     def counted() -> dict[tuple[str, str], int]:
         readings.append(1)
         return read()
 
-    monkeypatch.setattr(peer_users, "_listed_users", counted)
+    monkeypatch.setattr(access, "_listed_users", counted)
 
     async def ask(ends: tuple[Address, Address]) -> list[int | None]:
         sockets = SocketList()
@@ -141,8 +141,8 @@ def test_a_connection_without_a_request_costs_no_reading_of_the_list(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     readings = []
-    monkeypatch.setattr(peer_users, "_SOCK_DIAG", UNKNOWN_PROTOCOL)
-    monkeypatch.setattr(peer_users, "_listed_users", lambda: readings.append(1) or {})
+    monkeypatch.setattr(access, "_SOCK_DIAG", UNKNOWN_PROTOCOL)
+    monkeypatch.setattr(access, "_listed_users", lambda: readings.append(1) or {})
     monkeypatch.setattr(connections, "STALL_S", 0.1)
     with serving(ScriptedJob(five_vertices())) as ask:
         with socket.create_connection(("127.0.0.1", ask.server.port)) as silent:

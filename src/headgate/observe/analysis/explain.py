@@ -13,7 +13,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from headgate.observe.analysis.diagnosis import Diagnosis, VertexAdvice
-from headgate.observe.analysis.probes import Probes
 from headgate.observe.analysis.rates import (
     Possible,
     advise,
@@ -22,8 +21,17 @@ from headgate.observe.analysis.rates import (
     lag_growth,
     possible,
 )
-from headgate.observe.analysis.rules import NO_PROBES, Cause, Verdict, find, find_in_life, waits
+from headgate.observe.analysis.rules import (
+    NO_PROBES,
+    Cause,
+    Probes,
+    Verdict,
+    find,
+    find_in_life,
+    waits,
+)
 from headgate.observe.analysis.windows import JobWindow, TaskWindow, VertexWindow
+from headgate.plan.table import cut
 
 READY: Final = 0.2
 """A thread that waits for a core for this part of its busy time says so."""
@@ -452,7 +460,7 @@ class _Telling:
             notes = [f"limited by {each.limited_by}"] if each.limited_by else []
             notes += self._many(each)
             behind = f" ({'; '.join(notes)})" if notes else ""
-            texts.append(f"{_cut(each.name)!r} {each.parallelism} → {each.suggested}{behind}")
+            texts.append(f"{cut(each.name, NAME)!r} {each.parallelism} → {each.suggested}{behind}")
         return [f"Suggested parallelism: {', '.join(texts)}."]
 
     def _many(self, advice: VertexAdvice) -> list[str]:
@@ -468,11 +476,7 @@ class _Telling:
 
 
 def _named(vertex: VertexWindow) -> str:
-    return repr(_cut(vertex.name))
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= NAME else name[: NAME - 1] + "…"
+    return repr(cut(vertex.name, NAME))
 
 
 def _rate(rate: float) -> str:

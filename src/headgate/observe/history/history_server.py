@@ -24,16 +24,14 @@ from starlette.types import ASGIApp
 from headgate import __version__
 from headgate.base.errors import HeadgateError
 from headgate.base.settings import RestSettings
-from headgate.observe.history.archive import ArchiveDamaged
-from headgate.observe.history.archive_folder import ArchiveList, FilesFolder, ListedArchive
+from headgate.observe.history.archive import ArchiveDamaged, ArchiveList, FilesFolder, ListedArchive
 from headgate.observe.web.access import Access, problem
-from headgate.observe.web.addresses import bind, public_name, reachable, token_of
 from headgate.observe.web.answers import ClusterOverview, Features, JobId, JobIds, PageConfig
 from headgate.observe.web.app import PageFiles
 from headgate.observe.web.connections import make_config
-from headgate.observe.web.endpoints import JSON
+from headgate.observe.web.endpoints import JSON, BadRequest
 from headgate.observe.web.json_objects import encode
-from headgate.observe.web.parameters import BadRequest
+from headgate.observe.web.server import bind, public_name, reachable, token_of
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ import msgspec
 from starlette.types import ASGIApp, Message
 
 from headgate.base.settings import RestSettings
+from headgate.observe.web.access import PEER_UID
 from headgate.observe.web.app import make_app
 from headgate.observe.web.event_streams import EventStreams
-from headgate.observe.web.peer_users import PEER_UID
 from headgate.observe.web.shown_jobs import ShownJobs
 
 HOST: Final = RestSettings().bind_address

@@ -17,18 +17,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headgate.base.settings import RestSettings
+from headgate.observe.web import change_endpoints, inspection_endpoints, job_endpoints
 from headgate.observe.web.access import Access, problem
-from headgate.observe.web.background import Background
-from headgate.observe.web.change_endpoints import ChangeEndpoints
-from headgate.observe.web.endpoints import JSON, Endpoint, routes
+from headgate.observe.web.endpoints import JSON, Endpoint, Services, routes
 from headgate.observe.web.endpoints import Request as Asked
 from headgate.observe.web.event_streams import EventStreams
-from headgate.observe.web.inspection_endpoints import InspectionEndpoints
-from headgate.observe.web.job_endpoints import job_endpoints
 from headgate.observe.web.openapi import openapi_document
-from headgate.observe.web.record_endpoints import record_endpoints
 from headgate.observe.web.shown_jobs import ShownJobs
-from headgate.observe.web.vertex_endpoints import vertex_endpoints
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -42,15 +37,14 @@ def make_app(
     jobs: ShownJobs, streams: EventStreams, settings: RestSettings, *, token: str
 ) -> ASGIApp:
     """Answers about these jobs; an empty token: nobody needs one."""
-    endpoints = all_endpoints(
-        streams, needs_token=bool(token), subtask_metrics=settings.subtask_metrics
-    )
+    needs_token = bool(token)
+    endpoints = all_endpoints(needs_token=needs_token, subtask_metrics=settings.subtask_metrics)
     static = PageFiles()
     app = Starlette(
         routes=[
             Route("/", static.index),
             Route("/static/{name:path}", static.file),
-            *routes(endpoints, jobs),
+            *routes(endpoints, Services(jobs, streams, needs_token)),
         ],
         exception_handlers={HTTPException: _http_problem},
     )
@@ -60,19 +54,13 @@ def make_app(
     return Access(app, bind_address=settings.bind_address, token=token, open_paths=open_paths)
 
 
-def all_endpoints(
-    streams: EventStreams, *, needs_token: bool, subtask_metrics: bool
-) -> list[Endpoint]:
+def all_endpoints(*, needs_token: bool, subtask_metrics: bool) -> list[Endpoint]:
     """Those of the OpenAPI document, and the one that answers it."""
-    background = Background()
     endpoints = [
-        *job_endpoints(
-            streams, background, needs_token=needs_token, subtask_metrics=subtask_metrics
-        ),
-        *ChangeEndpoints(background).all(),
-        *record_endpoints(),
-        *vertex_endpoints(),
-        *InspectionEndpoints(background).all(),
+        *job_endpoints.ENDPOINTS.all,
+        job_endpoints.metrics_endpoint(subtask_metrics=subtask_metrics),
+        *change_endpoints.ENDPOINTS.all,
+        *inspection_endpoints.ENDPOINTS.all,
     ]
 
     def document(request: Asked) -> Response:

@@ -20,9 +20,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from headgate.observe.web.access import LONGEST_HEAD
-from headgate.observe.web.addresses import BACKLOG
-from headgate.observe.web.peer_users import PEER_UID, CannotAsk, asked_uid
+from headgate.observe.web.access import LONGEST_HEAD, PEER_UID, CannotAsk, asked_uid
+from headgate.observe.web.server import BACKLOG
 
 MAX_CONNECTIONS: Final = 256
 KEEP_ALIVE_S: Final = 5

@@ -29,9 +29,14 @@ from headgate.observe.analysis.diagnosis import Diagnosis
 from headgate.observe.analysis.windows import VertexWindow
 from headgate.observe.flame import flame_tree
 from headgate.observe.web.answers import FlameGraph, SubtaskChannels, SubtaskWaiting
-from headgate.observe.web.background import Background
-from headgate.observe.web.endpoints import Endpoint, Request, subtask_of
-from headgate.observe.web.parameters import BadRequest, Parameter, whole_number
+from headgate.observe.web.endpoints import (
+    BadRequest,
+    Endpoints,
+    Parameter,
+    Request,
+    subtask_of,
+    whole_number,
+)
 from headgate.plan.execution_graph import task_id
 from headgate.plan.job_graph import JobVertex
 
@@ -54,7 +59,9 @@ FLAMEGRAPH = (
     Parameter("seconds", 2.0, "How long to take samples.", 0.05, MAX_SECONDS),
     Parameter("hertz", 100.0, "Samples a second.", 1, MAX_HERTZ),
     Parameter(
-        *("type", "full", "All time, or only that on a CPU or off it."),
+        "type",
+        "full",
+        "All time, or only that on a CPU or off it.",
         choices=("full", "on_cpu", "off_cpu"),
     ),
 )
@@ -68,12 +75,16 @@ STATE = (
     Parameter("uid", "", "The uid of the operator, or its name.", required=True),
     Parameter("state", "", "The name of the state.", required=True),
     Parameter(
-        *("key", "", "A key: by its declared type, a JSON literal, or a text; may be repeated."),
+        "key",
+        "",
+        "A key: by its declared type, a JSON literal, or a text; may be repeated.",
         required=True,
         most=MAX_STATE_KEYS,
     ),
     Parameter(
-        *("key-type", "", "What keys are that the program declares nothing of."),
+        "key-type",
+        "",
+        "What keys are that the program declares nothing of.",
         choices=("", "string", "int", "float", "bool", "bytes", "tuple", "json"),
     ),
 )
@@ -86,142 +97,139 @@ CHANNELS = (
 _Kind = TypeVar("_Kind", bound=Found)
 
 
-class InspectionEndpoints:
-    """Counts those under way; used on the event loop."""
+JOB: Final = "/jobs/{job}"
+VERTEX: Final = f"{JOB}/vertices/{{vertex}}"
+ENDPOINTS: Final = Endpoints()
 
-    def __init__(self, background: Background) -> None:
-        self._background = background
-        self._under_way = 0
 
-    def all(self) -> list[Endpoint]:
-        path = "/jobs/{job}/vertices/{vertex}"
-        return [
-            Endpoint(
-                *("GET", "/jobs/{job}/why", "What limits the job, and what to do about it"),
-                answer=Diagnosis,
-                handle=self.why,
-                parameters=WHY,
-                statuses=(503,),
-            ),
-            Endpoint(
-                *("GET", f"{path}/flamegraph", "Where the tasks spend their time"),
-                answer=FlameGraph,
-                handle=self.flamegraph,
-                parameters=FLAMEGRAPH,
-                statuses=(409, 503),
-            ),
-            Endpoint(
-                *("GET", f"{path}/peek", "Records that wait in front of a subtask"),
-                answer=SubtaskWaiting,
-                handle=self.peek,
-                parameters=PEEK,
-                statuses=(409, 503),
-            ),
-            Endpoint(
-                *("GET", f"{path}/channels", "Channels of a subtask, the fullest first"),
-                answer=SubtaskChannels,
-                handle=self.channels,
-                parameters=CHANNELS,
-                statuses=(409, 503),
-            ),
-            Endpoint(
-                *("GET", "/jobs/{job}/state", "What a keyed state holds at some keys, now"),
-                answer=ShownState,
-                handle=self.state,
-                parameters=STATE,
-                statuses=(409, 503),
-            ),
-        ]
+@ENDPOINTS.get(
+    f"{JOB}/why",
+    "What limits the job, and what to do about it",
+    Diagnosis,
+    parameters=WHY,
+    statuses=(503,),
+)
+async def why(request: Request) -> Diagnosis:
+    """Looks at the limiting task for some seconds, unless a quick answer is wanted."""
+    observer = request.shown.observer
+    request.shown.sight()  # it has been looked at, then
+    if request.query["quick"]:
+        return observer.quick_diagnosis()
+    seconds = request.query["seconds"]
+    return await request.services.background.run(lambda: observer.diagnose(seconds=seconds))
 
-    async def why(self, request: Request) -> Diagnosis:
-        """Looks at the limiting task for some seconds, unless a quick answer is wanted."""
-        observer = request.shown.observer
-        request.shown.sight()  # it has been looked at, then
-        if request.query["quick"]:
-            return observer.quick_diagnosis()
-        seconds = request.query["seconds"]
-        return await self._background.run(lambda: observer.diagnose(seconds=seconds))
 
-    async def flamegraph(self, request: Request) -> FlameGraph:
-        """Of one subtask, or of the busiest together."""
-        vertex, query = request.vertex, request.query
-        what = SampleStacks(query["seconds"], query["hertz"])
-        if query["subtask"] == "all":
-            chosen = busiest(request.shown.sight().window.vertices[vertex.id])
-        else:
-            chosen = [subtask_of(vertex, whole_number(query["subtask"]))]
-        tasks = [task_id(vertex.id, subtask) for subtask in chosen]
-        found = await self._inspect_all(request, tasks, what)
-        samples = {
-            subtask: answer
-            for subtask, answer in zip(chosen, found, strict=True)
-            if isinstance(answer, StackSamples)
-        }
-        if not samples:
-            raise next(error for error in found if isinstance(error, Exception))
-        return FlameGraph(
-            samples=sum(sample.samples for sample in samples.values()),
-            wall_ms=sum(sample.wall_ms for sample in samples.values()),
-            cpu_ms=sum(sample.cpu_ms for sample in samples.values()),
-            subtasks=list(samples),
-            data=flame_tree(vertex.name, list(samples.values()), query["type"]),
-        )
+@ENDPOINTS.get(
+    f"{VERTEX}/flamegraph",
+    "Where the tasks spend their time",
+    FlameGraph,
+    parameters=FLAMEGRAPH,
+    statuses=(409, 503),
+)
+async def flamegraph(request: Request) -> FlameGraph:
+    """Of one subtask, or of the busiest together."""
+    vertex, query = request.vertex, request.query
+    what = SampleStacks(query["seconds"], query["hertz"])
+    if query["subtask"] == "all":
+        chosen = busiest(request.shown.sight().window.vertices[vertex.id])
+    else:
+        chosen = [subtask_of(vertex, whole_number(query["subtask"]))]
+    tasks = [task_id(vertex.id, subtask) for subtask in chosen]
+    found = await _inspect_all(request, tasks, what)
+    samples = {
+        subtask: answer
+        for subtask, answer in zip(chosen, found, strict=True)
+        if isinstance(answer, StackSamples)
+    }
+    if not samples:
+        raise next(error for error in found if isinstance(error, Exception))
+    return FlameGraph(
+        samples=sum(sample.samples for sample in samples.values()),
+        wall_ms=sum(sample.wall_ms for sample in samples.values()),
+        cpu_ms=sum(sample.cpu_ms for sample in samples.values()),
+        subtasks=list(samples),
+        data=flame_tree(vertex.name, list(samples.values()), query["type"]),
+    )
 
-    async def peek(self, request: Request) -> SubtaskWaiting:
-        """None of them is taken away."""
-        vertex, query = request.vertex, request.query
-        subtask = subtask_of(vertex, query["subtask"])
-        gate = gate_of(vertex, query["gate"])
-        what = PeekRecords(gate, query["channel"], query["limit"])
-        found = await self._inspect(request, subtask, what, WaitingRecords)
-        return SubtaskWaiting(**structs.asdict(found), subtask=subtask)
 
-    async def channels(self, request: Request) -> SubtaskChannels:
-        """Those with the largest backlog first."""
-        vertex, query = request.vertex, request.query
-        subtask = subtask_of(vertex, query["subtask"])
-        gate = None if query["gate"] is None else gate_of(vertex, query["gate"])
-        what = ReadChannels(gate, query["limit"])
-        found = await self._inspect(request, subtask, what, ChannelTable)
-        return SubtaskChannels(**structs.asdict(found), subtask=subtask)
+@ENDPOINTS.get(
+    f"{VERTEX}/peek",
+    "Records that wait in front of a subtask",
+    SubtaskWaiting,
+    parameters=PEEK,
+    statuses=(409, 503),
+)
+async def peek(request: Request) -> SubtaskWaiting:
+    """None of them is taken away."""
+    vertex, query = request.vertex, request.query
+    subtask = subtask_of(vertex, query["subtask"])
+    gate = gate_of(vertex, query["gate"])
+    what = PeekRecords(gate, query["channel"], query["limit"])
+    found = await _inspect(request, subtask, what, WaitingRecords)
+    return SubtaskWaiting(**structs.asdict(found), subtask=subtask)
 
-    async def state(self, request: Request) -> ShownState:
-        """All keys of one task at one moment of it; nothing is changed."""
-        job, query = request.shown.job, request.query
 
-        def read() -> ShownState:
-            names = query["uid"], query["state"]
-            return job.shown_state(*names, query["key"], query["key-type"], STATE_S)
+@ENDPOINTS.get(
+    f"{VERTEX}/channels",
+    "Channels of a subtask, the fullest first",
+    SubtaskChannels,
+    parameters=CHANNELS,
+    statuses=(409, 503),
+)
+async def channels(request: Request) -> SubtaskChannels:
+    """Those with the largest backlog first."""
+    vertex, query = request.vertex, request.query
+    subtask = subtask_of(vertex, query["subtask"])
+    gate = None if query["gate"] is None else gate_of(vertex, query["gate"])
+    what = ReadChannels(gate, query["limit"])
+    found = await _inspect(request, subtask, what, ChannelTable)
+    return SubtaskChannels(**structs.asdict(found), subtask=subtask)
 
-        try:
-            return await self._background.run(read)
-        except StateUnreadable as error:
-            raise BadRequest(str(error), 409 if error.is_passing else 404) from error
 
-    async def _inspect(
-        self, request: Request, subtask: int, what: Inspection, kind: type[_Kind]
-    ) -> _Kind:
-        (found,) = await self._inspect_all(request, [task_id(request.vertex.id, subtask)], what)
-        if isinstance(found, BaseException):
-            raise found
-        assert isinstance(found, kind), f"{type(found)} is no answer to {what}"
-        return found
+@ENDPOINTS.get(
+    f"{JOB}/state",
+    "What a keyed state holds at some keys, now",
+    ShownState,
+    parameters=STATE,
+    statuses=(409, 503),
+)
+async def state(request: Request) -> ShownState:
+    """All keys of one task at one moment of it; nothing is changed."""
+    job, query = request.shown.job, request.query
 
-    async def _inspect_all(
-        self, request: Request, tasks: Sequence[str], what: Inspection
-    ) -> "list[Found | BaseException]":
-        """For each task what was found, or why nothing was."""
-        if self._under_way >= MAX_UNDER_WAY:
-            raise BadRequest("the driver looks at many tasks already; ask again in a moment", 503)
-        job = request.shown.job
-        seconds = what.seconds if isinstance(what, SampleStacks) else 0.0
-        self._under_way += 1
-        try:
-            futures = [asyncio.wrap_future(job.inspect(task, what, ANSWER_S)) for task in tasks]
-            await asyncio.wait(futures, timeout=seconds + 2 * ANSWER_S)
-        finally:
-            self._under_way -= 1
-        return [_outcome(task, future) for task, future in zip(tasks, futures, strict=True)]
+    def read() -> ShownState:
+        names = query["uid"], query["state"]
+        return job.shown_state(*names, query["key"], query["key-type"], STATE_S)
+
+    try:
+        return await request.services.background.run(read)
+    except StateUnreadable as error:
+        raise BadRequest(str(error), 409 if error.is_passing else 404) from error
+
+
+async def _inspect(request: Request, subtask: int, what: Inspection, kind: type[_Kind]) -> _Kind:
+    (found,) = await _inspect_all(request, [task_id(request.vertex.id, subtask)], what)
+    if isinstance(found, BaseException):
+        raise found
+    assert isinstance(found, kind), f"{type(found)} is no answer to {what}"
+    return found
+
+
+async def _inspect_all(
+    request: Request, tasks: Sequence[str], what: Inspection
+) -> "list[Found | BaseException]":
+    """For each task what was found, or why nothing was."""
+    if request.services.inspections >= MAX_UNDER_WAY:
+        raise BadRequest("the driver looks at many tasks already; ask again in a moment", 503)
+    job = request.shown.job
+    seconds = what.seconds if isinstance(what, SampleStacks) else 0.0
+    request.services.inspections += 1
+    try:
+        futures = [asyncio.wrap_future(job.inspect(task, what, ANSWER_S)) for task in tasks]
+        await asyncio.wait(futures, timeout=seconds + 2 * ANSWER_S)
+    finally:
+        request.services.inspections -= 1
+    return [_outcome(task, future) for task, future in zip(tasks, futures, strict=True)]
 
 
 def busiest(window: VertexWindow) -> list[int]:

@@ -1,75 +1,110 @@
-"""Paths about whole jobs: the lists of them, one with its graph, its events."""
+"""Paths about jobs and their vertices: lists, graphs, settings, checkpoints, logs, metrics.
+
+All of it is there after the end of a job, too, and no path here waits for a task.
+"""
 
 from collections import Counter
 from functools import partial
 from typing import Final
 
+from msgspec import structs
 from starlette.responses import Response
 
 from headgate import __version__
+from headgate.base.job_records import CheckpointRecord
+from headgate.base.redaction import redacted
 from headgate.observe.prometheus import content_type, exposition
 from headgate.observe.web.answers import (
+    CheckpointCount,
+    CheckpointOverview,
     ClusterOverview,
     Features,
+    JobConfiguration,
     JobDetails,
+    JobExceptions,
     JobId,
     JobIds,
+    JobLogLines,
+    JobPlan,
+    JobSeries,
     JobSummaries,
+    JobTaskManagers,
+    MetricSummary,
+    MetricValue,
     PageConfig,
+    PlanGraph,
+    TaskManagerDetails,
+    VertexBackpressure,
+    VertexSubtasks,
 )
-from headgate.observe.web.background import Background
-from headgate.observe.web.endpoints import JSON, Endpoint, Request
-from headgate.observe.web.event_streams import EventStreams
-from headgate.observe.web.parameters import Parameter
+from headgate.observe.web.endpoints import (
+    JSON,
+    BadRequest,
+    Endpoint,
+    Endpoints,
+    Parameter,
+    Request,
+    whole_number,
+)
+from headgate.observe.web.job_answers import (
+    job_metric_values,
+    subtask_metric_values,
+    vertex_backpressure,
+    vertex_metric_summaries,
+    vertex_subtasks,
+    vertex_watermarks,
+)
+from headgate.plan.drawing import draw_svg
+from headgate.plan.job_graph import JobGraph, JobVertex
 
 REFRESH_MS: Final = 1_000
+MAX_LINES: Final = 10_000
+AFTER: Final = Parameter("after", 0, "The number of a line; only later ones are wanted.", 0)
+LIMIT: Final = Parameter("limit", 1000, "So many lines at most.", 1, MAX_LINES)
+GET: Final = Parameter(
+    "get", "", "Names of metrics with commas between them; none: the names of all."
+)
+JOB: Final = "/jobs/{job}"
+VERTEX: Final = f"{JOB}/vertices/{{vertex}}"
+ENDPOINTS: Final = Endpoints()
 
 
-def job_endpoints(
-    streams: EventStreams, background: Background, *, needs_token: bool, subtask_metrics: bool
-) -> list[Endpoint]:
-    """``needs_token``: what the page is to ask its reader for."""
-
-    def config(request: Request) -> PageConfig:
-        features = Features(web_cancel=True, web_savepoint=True, peek=True)
-        return PageConfig(__version__, REFRESH_MS, features, needs_token)
-
-    def events(request: Request) -> Response:
-        return streams.follow(request.shown)
-
-    async def metrics(request: Request) -> Response:
-        jobs = [shown.job for shown in request.jobs.all()]
-        subtasks, accept = request.query["subtasks"], request.accept
-        body = await background.run(partial(exposition, jobs, subtasks=subtasks, accept=accept))
-        return Response(body, media_type=content_type(accept))
-
-    subtasks = Parameter(
-        "subtasks", subtask_metrics, "Whether each subtask is shown, or sums over all of them."
+def metrics_endpoint(*, subtask_metrics: bool) -> Endpoint:
+    """``subtask_metrics``: what is answered to a request that does not say it."""
+    meaning = "Whether each subtask is shown, or sums over all of them."
+    return Endpoint(
+        "GET",
+        "/metrics",
+        "Metrics of all jobs for Prometheus",
+        answer=None,
+        handle=metrics,
+        parameters=(Parameter("subtasks", subtask_metrics, meaning),),
+        statuses=(503,),
+        media="text/plain application/openmetrics-text",
     )
-    return [
-        Endpoint("GET", "/config", "About this server", PageConfig, config, needs_token=False),
-        Endpoint("GET", "/overview", "Jobs by state", ClusterOverview, overview),
-        Endpoint("GET", "/jobs", "Ids of all jobs", JobIds, job_ids),
-        Endpoint("GET", "/jobs/overview", "All jobs in short", JobSummaries, summaries),
-        Endpoint("GET", "/jobs/{job}", "A job with its graph", JobDetails, details),
-        Endpoint(
-            *("GET", "/jobs/{job}/events", "The job every second, as server-sent events"),
-            answer=None,
-            handle=events,
-            statuses=(503,),
-            media="text/event-stream",
-        ),
-        Endpoint(
-            *("GET", "/metrics", "Metrics of all jobs for Prometheus"),
-            answer=None,
-            handle=metrics,
-            parameters=(subtasks,),
-            statuses=(503,),
-            media="text/plain application/openmetrics-text",
-        ),
-    ]
 
 
+async def metrics(request: Request) -> Response:
+    """On a thread of its own: a large job has many."""
+    jobs = [shown.job for shown in request.jobs.all()]
+    subtasks, accept = request.query["subtasks"], request.accept
+    body = await request.services.background.run(
+        partial(exposition, jobs, subtasks=subtasks, accept=accept)
+    )
+    return Response(body, media_type=content_type(accept))
+
+
+# Lists of jobs, and one with its graph.
+
+
+@ENDPOINTS.get("/config", "About this server", PageConfig, needs_token=False)
+def config(request: Request) -> PageConfig:
+    """What the page asks first."""
+    features = Features(web_cancel=True, web_savepoint=True, peek=True)
+    return PageConfig(__version__, REFRESH_MS, features, request.services.needs_token)
+
+
+@ENDPOINTS.get("/overview", "Jobs by state", ClusterOverview)
 def overview(request: Request) -> ClusterOverview:
     """How many jobs there are."""
     states = Counter(shown.job.status().name for shown in request.jobs.all())
@@ -77,17 +112,196 @@ def overview(request: Request) -> ClusterOverview:
     return ClusterOverview(__version__, states.total(), *ended)
 
 
+@ENDPOINTS.get("/jobs", "Ids of all jobs", JobIds)
 def job_ids(request: Request) -> JobIds:
     """The newest first."""
     jobs = [shown.job for shown in request.jobs.all()]
     return JobIds([JobId(job.job_id, job.status().name) for job in jobs])
 
 
+@ENDPOINTS.get("/jobs/overview", "All jobs in short", JobSummaries)
 def summaries(request: Request) -> JobSummaries:
     """The newest first."""
     return JobSummaries([shown.summary() for shown in request.jobs.all()])
 
 
+@ENDPOINTS.get(JOB, "A job with its graph", JobDetails)
 def details(request: Request) -> Response:
     """As it was last encoded, if that is not long ago."""
     return Response(request.shown.details(), media_type=JSON)
+
+
+@ENDPOINTS.get(
+    f"{JOB}/events",
+    "The job every second, as server-sent events",
+    statuses=(503,),
+    media="text/event-stream",
+)
+def events(request: Request) -> Response:
+    """Until one side ends it."""
+    return request.services.streams.follow(request.shown)
+
+
+# What the driver keeps of a job.
+
+
+@ENDPOINTS.get(f"{JOB}/config", "Settings of a job", JobConfiguration)
+def configuration(request: Request) -> JobConfiguration:
+    """Hidden again, should whoever runs the job have left in a secret."""
+    job = request.shown.job
+    return JobConfiguration(job.job_id, job.graph.name, redacted(dict(job.configuration)))
+
+
+@ENDPOINTS.get(f"{JOB}/plan", "The job graph and its drawing", JobPlan)
+def plan(request: Request) -> JobPlan:
+    """With a drawing."""
+    job = request.shown.job
+    kind = "BATCH" if job.graph.batch else "STREAMING"
+    nodes = [plan_node(job.graph, vertex) for vertex in job.graph.vertices]
+    return JobPlan(PlanGraph(job.job_id, job.graph.name, kind, nodes), draw_svg(job.graph))
+
+
+def plan_node(graph: JobGraph, vertex: JobVertex) -> dict[str, object]:
+    """As in Flink's JSON plan, whose keys have underscores."""
+    inputs = [
+        {
+            "num": edge.gate,
+            "id": str(edge.source),
+            "ship_strategy": edge.ship,
+            "exchange": edge.kind.name.lower(),
+        }
+        for edge in graph.inputs_of(vertex.id)
+    ]
+    return {
+        "id": str(vertex.id),
+        "parallelism": vertex.parallelism,
+        "description": vertex.name,
+        "operator": "",
+        "operator_strategy": "",
+        "inputs": inputs,
+        "optimizer_properties": {},
+    }
+
+
+@ENDPOINTS.get(f"{JOB}/exceptions", "Failures of a job", JobExceptions)
+def exceptions(request: Request) -> JobExceptions:
+    """The newest first."""
+    job = request.shown.job
+    failures = job.failures()
+    return JobExceptions(failures, truncated=len(failures) < job.restarts())
+
+
+@ENDPOINTS.get(f"{JOB}/checkpoints", "Checkpoints of a job", CheckpointOverview)
+def checkpoints(request: Request) -> CheckpointOverview:
+    """The newest first, without their parts."""
+    found = request.shown.job.checkpoints()
+    counts = CheckpointCount(found.triggered, found.completed, found.failed, found.pending)
+    history = [structs.replace(record, parts=()) for record in found.records]
+    return CheckpointOverview(counts, found.restored_from, history)
+
+
+@ENDPOINTS.get(
+    f"{JOB}/checkpoints/details/{{checkpoint}}", "A checkpoint with its parts", CheckpointRecord
+)
+def checkpoint_details(request: Request) -> CheckpointRecord:
+    """One of those that are kept."""
+    number = whole_number(request.path["checkpoint"])
+    records = request.shown.job.checkpoints().records
+    for record in records:
+        if record.checkpoint == number:
+            return record
+    known = ", ".join(str(record.checkpoint) for record in records) or "there are none"
+    raise BadRequest(f"this checkpoint is not known any more, or not yet; known are: {known}", 404)
+
+
+@ENDPOINTS.get(f"{JOB}/series", "Rates and latency over time", JobSeries)
+def series(request: Request) -> JobSeries:
+    """Since the driver shows the job; as the job grows old, points stand for more time."""
+    return request.shown.observer.series()
+
+
+@ENDPOINTS.get(f"{JOB}/taskmanagers", "Processes of a job", JobTaskManagers)
+def task_managers(request: Request) -> JobTaskManagers:
+    """With the ids of their tasks."""
+    job = request.shown.job
+    tasks: dict[int, list[str]] = {}
+    for task in job.figures():
+        tasks.setdefault(task.slot, []).append(task.task)
+    return JobTaskManagers(
+        [
+            TaskManagerDetails(**structs.asdict(process), tasks=tasks.get(process.slot, []))
+            for process in job.task_managers()
+        ]
+    )
+
+
+@ENDPOINTS.get(f"{JOB}/logs", "Log of a job", JobLogLines, parameters=(AFTER, LIMIT))
+def logs(request: Request) -> JobLogLines:
+    """What is new since the line ``after``."""
+    after = request.query["after"]
+    lines = request.shown.job.log_lines(after, request.query["limit"])
+    return JobLogLines(lines, lines[-1].number if lines else after)
+
+
+# One vertex, and metrics by name, as the tasks have reported them.
+
+
+@ENDPOINTS.get(VERTEX, "A vertex with its subtasks", VertexSubtasks)
+def subtasks(request: Request) -> Response:
+    """Those that have reported."""
+    vertex = request.vertex
+    text = request.shown.answer(f"vertex {vertex.id}", partial(vertex_subtasks, vertex=vertex))
+    return Response(text, media_type=JSON)
+
+
+@ENDPOINTS.get(f"{VERTEX}/backpressure", "Back pressure of the subtasks", VertexBackpressure)
+def backpressure(request: Request) -> VertexBackpressure:
+    """Over the last ten seconds."""
+    return vertex_backpressure(request.shown.sight(), request.vertex)
+
+
+@ENDPOINTS.get(f"{VERTEX}/watermarks", "Watermarks of the subtasks", MetricValue, is_list=True)
+def watermarks(request: Request) -> list[MetricValue]:
+    """Of the inputs."""
+    return vertex_watermarks(request.shown.sight(), request.vertex)
+
+
+@ENDPOINTS.get(
+    f"{VERTEX}/subtasks/metrics",
+    "Metrics of all subtasks together",
+    MetricSummary,
+    parameters=(GET,),
+    is_list=True,
+)
+def vertex_metrics(request: Request) -> list[MetricSummary]:
+    """Minimum, maximum, average and sum."""
+    return vertex_metric_summaries(request.shown.sight(), request.vertex, _wanted(request))
+
+
+@ENDPOINTS.get(
+    f"{VERTEX}/subtasks/{{subtask}}/metrics",
+    "Metrics of one subtask",
+    MetricValue,
+    parameters=(GET,),
+    is_list=True,
+)
+def subtask_metrics(request: Request) -> list[MetricValue]:
+    """None, if the subtask has not reported yet."""
+    sight = request.shown.sight()
+    return subtask_metric_values(sight, request.vertex, request.subtask, _wanted(request))
+
+
+@ENDPOINTS.get(
+    f"{JOB}/metrics",
+    "Metrics of the job and of all its tasks",
+    MetricValue,
+    parameters=(GET,),
+    is_list=True,
+)
+def job_metrics(request: Request) -> list[MetricValue]:
+    """As ``JobClient.get_metrics`` names them."""
+    return job_metric_values(request.shown.sight(), _wanted(request))
+
+
+def _wanted(request: Request) -> list[str]:
+    return [name for name in request.query["get"].split(",") if name]
