@@ -2,7 +2,7 @@
 
 from benchmarks.commands import bench
 from headgate.cli.commands import run_command
-from headgate.cli.exit_codes import signals_raise
+from headgate.cli.entry import signals_raise
 
 if __name__ == "__main__":
     with signals_raise():

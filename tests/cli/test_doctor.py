@@ -13,7 +13,7 @@ from headgate import __version__
 from headgate.base.errors import SessionFailed
 from headgate.cli import doctor
 from headgate.cli.doctor import BAD, OK, WARN, Finding, exit_code, line
-from headgate.cli.exit_codes import NO_SPARK
+from headgate.cli.entry import NO_SPARK
 from headgate.spark.java import Java, JavaSearch, Rejected
 from headgate.spark.probe import SparkReport, WorkerReport
 from headgate.spark.session import Slots

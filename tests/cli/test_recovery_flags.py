@@ -17,7 +17,7 @@ from headgate.base.errors import (
     StorageUnusable,
 )
 from headgate.base.recovery_settings import RecoverySettings
-from headgate.cli.run import flags_of, recovery_flags, run
+from headgate.cli.run import flags_of, run
 from headgate.cli.user_program import exit_code_of
 from headgate.host.driver.job_client import JobNotFound
 from tests.cli.kit import headgate, write
@@ -29,13 +29,22 @@ PATH, IGNORES, ID = (
 )
 
 
-def test_flags_become_the_settings_of_recovery() -> None:
-    flags = recovery_flags("s3://saved/savepoint-1", True, "orders")
+def settings_of(script: str, *words: str) -> dict[str, str]:
+    """What ``headgate run`` makes of these flags."""
+    with run.make_context("run", [*words, script]) as context:
+        return flags_of(context.params["defines"])
+
+
+def test_flags_become_the_settings_of_recovery(tmp_path: Path) -> None:
+    script = write(tmp_path, "")
+    flags = settings_of(script, "--from", "s3://saved/savepoint-1", "-n", "--job-id", "orders")
     assert flags == {PATH: "s3://saved/savepoint-1", IGNORES: "true", ID: "orders"}
     assert RecoverySettings.parse(flags) == RecoverySettings(
         path="s3://saved/savepoint-1", ignores_unclaimed=True, job_id="orders"
     )
-    assert recovery_flags(None, False, None) == {}
+    assert settings_of(script) == {}
+    for flag in ("-s", "--from-savepoint"):
+        assert settings_of(script, flag, "saved/1") == {PATH: "saved/1"}
 
 
 def test_every_environment_of_the_program_begins_with_them(tmp_path: Path) -> None:
@@ -43,30 +52,27 @@ def test_every_environment_of_the_program_begins_with_them(tmp_path: Path) -> No
     script = write(tmp_path, "\n".join(texts))
     done = headgate("run", "--from", "saved/1", "--job-id", "orders", "-n", script)
     assert (done.returncode, done.stdout) == (0, "saved/1\norders\n"), done.stderr
-    for flag in ("-s", "--from-savepoint"):
-        with run.make_context("run", [flag, "saved/1", script]) as context:
-            assert context.params["restore_path"] == "saved/1"
 
 
 def test_a_job_may_be_told_to_begin_anew(tmp_path: Path) -> None:
     script = write(tmp_path, "")
-    with run.make_context("run", ["--ignore-damaged-checkpoints", script]) as context:
-        assert context.params["ignore_damaged_checkpoints"]
-    assert RecoverySettings.parse(recovery_flags(None, False, None, True)).ignores_damaged
-    assert not RecoverySettings.parse(recovery_flags(None, False, None)).ignores_damaged
+    flags = settings_of(script, "--ignore-damaged-checkpoints")
+    assert RecoverySettings.parse(flags).ignores_damaged
+    assert not RecoverySettings.parse(settings_of(script)).ignores_damaged
 
 
-def test_flags_that_cannot_be_are_refused_before_anything_runs() -> None:
+def test_flags_that_cannot_be_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    script = write(tmp_path, "")
     with pytest.raises(SettingsInvalid, match="'my job' is no id"):
-        recovery_flags(None, False, "my job")
+        settings_of(script, "--job-id", "my job")
     with pytest.raises(click.BadParameter, match="it is empty"):
-        recovery_flags("", False, None)
+        settings_of(script, "--from", "")
     with pytest.raises(click.BadParameter, match="it is empty"):
-        recovery_flags(None, False, "")
+        settings_of(script, "--job-id", "")
     with pytest.raises(SettingsInvalid, match="'often' is not a whole number"):
-        flags_of(["execution.checkpointing.interval=often"], None)
+        settings_of(script, "-D", "execution.checkpointing.interval=often")
     with pytest.raises(SettingsInvalid, match=r"restart-strategy\.type.*'hope'"):
-        flags_of(["restart-strategy.type=hope"], None)
+        settings_of(script, "-D", "restart-strategy.type=hope")
 
 
 @pytest.mark.parametrize(

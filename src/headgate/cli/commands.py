@@ -11,23 +11,19 @@ import click
 
 from headgate import __version__
 from headgate.base.errors import HeadgateError
-from headgate.cli.checkpoints import checkpoints
+from headgate.cli.checkpoints import checkpoints, state
 from headgate.cli.demo import demo
 from headgate.cli.doctor import doctor
-from headgate.cli.exit_codes import CONFIGURATION, INTERRUPTED, show_signal
-from headgate.cli.flame import flame
-from headgate.cli.get import get
+from headgate.cli.entry import CONFIGURATION, INTERRUPTED, show_signal
 from headgate.cli.history import history
+from headgate.cli.inspections import flame, get, peek
 from headgate.cli.jobs import cancel, list_jobs, savepoint, stop
 from headgate.cli.logs import logs
-from headgate.cli.peek import peek
 from headgate.cli.plan import plan
 from headgate.cli.run import run
-from headgate.cli.state import state
-from headgate.cli.status import status, ui
+from headgate.cli.status import status, ui, why
 from headgate.cli.top import top
 from headgate.cli.user_program import exit_code_of
-from headgate.cli.why import why
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

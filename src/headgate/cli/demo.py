@@ -22,14 +22,16 @@ from headgate.api.job import JobStatus
 from headgate.api.settings.configuration import Configuration
 from headgate.base.settings import ProgressShown
 from headgate.cli.demo_pipeline import Size, build_orders
-from headgate.cli.exit_codes import Terminated
+from headgate.cli.entry import Terminated
 from headgate.cli.user_program import StartedJobs
 from headgate.host.files.owned_folder import OwnedFolder
 from headgate.observe.job_view import describe_shares
+from headgate.observe.logs import set_up_logs
 from headgate.observe.observer import JobObserver
 from headgate.observe.web.server import page_link
 from headgate.spark.dataframe.frame_job import FrameJob
 from headgate.spark.job import SparkJob
+from headgate.spark.submission import on_launched
 
 TASKS: Final = 2
 SHOWN_LINES: Final = 3
@@ -67,7 +69,6 @@ def demo(orders: int | None, rate: float | None, seconds: float | None, folder: 
     Orders are made up, priced, keyed by customer and added up; then every total is looked up
     somewhere slow and written to files. In a terminal, Ctrl-C ends it.
     """
-    from headgate.observe.logs import set_up_logs
 
     set_up_logs()
     stays = sys.stdin.isatty() and sys.stdout.isatty()
@@ -89,7 +90,6 @@ def demo(orders: int | None, rate: float | None, seconds: float | None, folder: 
 def run_orders(env: StreamExecutionEnvironment, *, stays: bool) -> SparkJob | FrameJob:
     """The job, when it has ended: by itself, or by Ctrl-C if that is how it is to end."""
     from headgate.observe.display import display
-    from headgate.spark.submission import on_launched
 
     jobs = StartedJobs()
     on_launched.append(jobs.launched)

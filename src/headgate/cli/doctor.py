@@ -24,7 +24,8 @@ from headgate import __version__
 from headgate.base.errors import SessionFailed, SparkUnready
 from headgate.base.extras import install_command
 from headgate.base.settings import GIB, MIB
-from headgate.cli.exit_codes import CONFIGURATION, NO_SPARK
+from headgate.cli.entry import CONFIGURATION, NO_SPARK
+from headgate.cli.jobs import JSON
 from headgate.cli.run import DEFINE, flags_of, session_flags
 from headgate.spark.configuration import given_settings
 from headgate.spark.connect import INSTALL as INSTALL_CONNECT
@@ -54,7 +55,7 @@ class Finding:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 @click.option("--master", help="The Spark master to try, such as spark://host:7077.")
 @click.option("--remote", help="The Spark Connect server to try, such as sc://host:15002.")
 @DEFINE
@@ -64,7 +65,7 @@ def doctor(
 ) -> int:
     """Look whether this machine, and Spark, have what a job needs."""
     findings: list[Finding] = []
-    flags = {**given_settings(), **flags_of(defines, None), **session_flags(master, remote)}
+    flags = {**given_settings(), **flags_of(defines), **session_flags(master, remote)}
     for finding in examine(flags, with_session=not no_spark):
         findings.append(finding)
         if not as_json:

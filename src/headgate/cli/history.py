@@ -6,7 +6,9 @@ Drivers write the archives, if the setting jobmanager.archive.fs.dir names a fol
 import click
 
 from headgate.base.extras import install_command
-from headgate.base.settings import MAX_PORT
+from headgate.base.settings import MAX_PORT, RestSettings
+from headgate.host.checkpoints.folder import open_folder
+from headgate.observe.logs import log_settings, set_up_logs
 
 
 @click.command()
@@ -37,9 +39,6 @@ def history(folder: str, port: int, bind_address: str, token: str) -> int:
     FOLDER is a path or a URI, as in jobmanager.archive.fs.dir. New archives appear while the
     server runs; it changes nothing.
     """
-    from headgate.base.settings import RestSettings
-    from headgate.host.checkpoints.folder import open_folder
-    from headgate.observe.logs import log_settings, set_up_logs
 
     logs = log_settings({})
     set_up_logs(logs.level.value, logs.format.value)

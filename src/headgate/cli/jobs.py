@@ -11,20 +11,28 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
-from headgate.api.job import JobStatus
+from headgate.api.job import ENDED, JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
-from headgate.cli.exit_codes import FAILED
+from headgate.base.questions import CancelAsked, JobAnswer, SavepointAnswer, SavepointAsked
+from headgate.cli.entry import FAILED
+from headgate.cli.rest_client import RestClient, StateAnswer
+from headgate.host.driver.job_client import (
+    JobGone,
+    JobOverview,
+    JobSilent,
+    ask,
+    find_job,
+    running_jobs,
+)
+from headgate.host.driver.job_directory import JobEntry
+from headgate.observe.job_view import time_text
+from headgate.observe.web.answers import JobDetails
 from headgate.plan.table import aligned, clean
-
-if TYPE_CHECKING:
-    from headgate.host.driver.job_client import JobOverview
-    from headgate.host.driver.job_directory import JobEntry
 
 JOB = click.argument("job")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -55,7 +63,6 @@ def list_jobs(as_json: bool) -> int:
 
     Their ids, names, states, since when they run, the processes of their drivers, their pages.
     """
-    from headgate.host.driver.job_client import running_jobs
 
     jobs = [_fields(job) for job in running_jobs()]
     if as_json:
@@ -72,7 +79,6 @@ def list_jobs(as_json: bool) -> int:
 @JSON
 def cancel(job: str, as_json: bool) -> int:
     """End JOB at once, and wait for its end; `headgate stop` keeps its state."""
-    from headgate.host.driver.job_client import find_job
 
     entry = find_job(job)
     state = (cancel_by_page(entry) or cancel_by_control(entry)).lower()
@@ -88,9 +94,6 @@ def cancel_by_page(entry: "JobEntry") -> str:
 
     Nothing: it has no page, or the page does not answer, so that it has to be asked otherwise.
     """
-    from headgate.api.job import ENDED
-    from headgate.cli.rest_client import RestClient, StateAnswer
-    from headgate.host.driver.job_client import JobGone, JobSilent
 
     if not entry.web:
         return ""
@@ -109,8 +112,6 @@ def cancel_by_page(entry: "JobEntry") -> str:
 
 def cancel_by_control(entry: "JobEntry") -> str:
     """The same over the control port."""
-    from headgate.base.inspections import CancelAsked, JobAnswer
-    from headgate.host.driver.job_client import ask
 
     answer = ask(entry, CancelAsked("`headgate cancel` was called"))
     assert isinstance(answer, JobAnswer), "a cancellation is answered with the job's state"
@@ -133,12 +134,11 @@ def show(jobs: Sequence[Mapping[str, object]]) -> None:
 
 def _fields(seen: "JobOverview") -> dict[str, object]:
     entry = seen.entry
-    since = datetime.fromtimestamp(entry.since_ms / 1000, timezone.utc)
     return {
         "job": entry.job,
         "name": entry.name,
         "state": seen.state.lower(),
-        "since": since.strftime("%Y-%m-%d %H:%M:%SZ"),
+        "since": time_text(entry.since_ms),
         "since_ms": entry.since_ms,
         "pid": entry.pid,
         "page": entry.web,
@@ -148,8 +148,6 @@ def _fields(seen: "JobOverview") -> dict[str, object]:
 
 def quick_why(entry: "JobEntry") -> str:
     """What limits the job, as its page says at once; nothing if it has none or does not answer."""
-    from headgate.cli.rest_client import RestClient
-    from headgate.observe.web.answers import JobDetails
 
     if not entry.web:
         return ""
@@ -193,8 +191,6 @@ def stop(job: str, directory: str | None, drain: bool, as_json: bool) -> int:
 
 def take_savepoint(job: str, directory: str | None, stop: Stop, as_json: bool) -> int:
     """Ask the driver, wait, and report; returns the exit code."""
-    from headgate.base.inspections import SavepointAnswer, SavepointAsked
-    from headgate.host.driver.job_client import ask, find_job
 
     entry = find_job(job)
     ends = " and ends it" if stop.ends else ""

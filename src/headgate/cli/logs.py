@@ -8,16 +8,18 @@ import logging
 import time
 from collections.abc import Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
+from headgate.api.job import ENDED
 from headgate.base.job_records import LogLine
 from headgate.cli.jobs import JSON
+from headgate.cli.rest_client import RestClient, StateAnswer
 from headgate.cli.status import ANY_JOB
-
-if TYPE_CHECKING:
-    from headgate.cli.rest_client import RestClient
+from headgate.host.driver.job_client import JobGone, find_job
+from headgate.observe.logs import JsonLines, TextLines
+from headgate.observe.web.answers import JobLogLines
 
 LOOK_S: Final = 1.0
 """Between two looks at what is new."""
@@ -42,8 +44,6 @@ def logs(job: str | None, follow: bool, level: str | None, tail: int | None, as_
     Without JOB the only one that runs. The driver keeps the newest 2,000 lines;
     headgate.log.ship-level says which lines workers send.
     """
-    from headgate.cli.rest_client import RestClient
-    from headgate.host.driver.job_client import JobGone, find_job
 
     page = RestClient(find_job(job))
     least = logging.getLevelName((level or LEVELS[0]).upper())
@@ -63,7 +63,6 @@ def logs(job: str | None, follow: bool, level: str | None, tail: int | None, as_
 
 def new_lines(page: "RestClient", after: int) -> list[LogLine]:
     """All with a number above this one."""
-    from headgate.observe.web.answers import JobLogLines
 
     found: list[LogLine] = []
     for _ in count():
@@ -79,8 +78,6 @@ def new_lines(page: "RestClient", after: int) -> list[LogLine]:
 
 def followed(page: "RestClient", after: int) -> Iterator[list[LogLine]]:
     """What is new, again and again, until the job has ended and all of it was given."""
-    from headgate.api.job import ENDED
-    from headgate.cli.rest_client import StateAnswer
 
     has_ended = False
     while not has_ended:
@@ -99,7 +96,6 @@ def weight(line: LogLine) -> int:
 
 def show(lines: list[LogLine], page: "RestClient", as_json: bool) -> None:
     """As the log has them, without letters that would move a terminal's cursor."""
-    from headgate.observe.logs import JsonLines, TextLines
 
     formatter = JsonLines() if as_json else TextLines()
     for line in lines:

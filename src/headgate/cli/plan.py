@@ -47,14 +47,13 @@ UIDS: Final = "uids"
 def plan(
     script: str,
     arguments: tuple[str, ...],
-    parallelism: int | None,
     defines: tuple[str, ...],
     stage: str,
     as_json: bool,
     svg: str | None,
 ) -> int:
     """Show the graph of a program: headgate plan job.py -- arguments of its own."""
-    set_flags(flags_of(defines, parallelism))
+    set_flags(flags_of(defines))
     check_known(given_settings())
     try:
         graph = graph_of(script, arguments)

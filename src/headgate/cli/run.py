@@ -7,10 +7,10 @@ standard error, jobs that end in order when the user or the system interrupts, a
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import environ
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -25,7 +25,7 @@ from headgate.base.recovery_settings import (
     RestartSettings,
 )
 from headgate.base.settings import GIB, MIB, JobSettings, LogSettings, ProgressShown, RestSettings
-from headgate.cli.exit_codes import (
+from headgate.cli.entry import (
     CONFIGURATION,
     INTERRUPTED,
     TERMINATED,
@@ -40,10 +40,13 @@ from headgate.cli.user_program import (
     run_script,
     show_error,
 )
+from headgate.observe.logs import log_settings, set_up_logs
 from headgate.spark.cluster import signal_behind
+from headgate.spark.configuration import check_known, given_settings, set_flags
 from headgate.spark.connect import REMOTE, REMOTE_VARIABLE, TOKEN_VARIABLE, remote_of
 from headgate.spark.job_files import import_root, scratch_folder
-from headgate.spark.session import chosen_master, spark_defaults
+from headgate.spark.session import chosen_master, on_started, spark_defaults
+from headgate.spark.submission import on_action_begun, on_launched
 
 PROGRESS: Final = "headgate.progress"
 STRICT: Final = "headgate.strict"
@@ -51,10 +54,35 @@ SHIP_SIZE: Final = "headgate.ship.max-size"
 LARGEST: Final = 5
 """Of the packages that are shipped, so many are named."""
 
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def setting(
+    *names: str, key: str, value: str = "", empty: str = "", **more: Any
+) -> Callable[[_Command], _Command]:
+    """An option that gives this setting.
+
+    ``value``: what a flag sets; ``empty``: what to give instead of an empty text.
+    """
+
+    def note(context: click.Context, option: click.Parameter, given: object) -> None:
+        if given == "" and empty:
+            hint = next(name for name in option.opts if name.startswith("--"))
+            raise click.BadParameter(f"it is empty; {empty}", param_hint=hint)
+        if given:
+            context.ensure_object(dict)[key] = value or str(given)
+
+    return click.option(*names, is_flag=bool(value), expose_value=False, callback=note, **more)
+
+
 SCRIPT = click.argument("script", type=click.Path(exists=True, dir_okay=False))
 ARGUMENTS = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-PARALLELISM = click.option(
-    "-p", "--parallelism", type=click.IntRange(1), help="Of operators that set none."
+PARALLELISM = setting(
+    "-p",
+    "--parallelism",
+    key="parallelism.default",
+    type=click.IntRange(1),
+    help="Of operators that set none.",
 )
 DEFINE = click.option(
     "-D",
@@ -88,40 +116,52 @@ DEFINE = click.option(
     metavar="NAMES",
     help="Packages that --ship leaves out because workers have them, with commas between them.",
 )
-@click.option(
+@setting(
     "-s",
     "--from",
     "--from-savepoint",
-    "restore_path",
+    key=RESTORE_PATH,
+    empty="give a checkpoint's folder",
     metavar="PATH",
     help="Go on from this checkpoint or savepoint.",
 )
-@click.option(
+@setting(
     "-n",
     "--allow-non-restored-state",
-    is_flag=True,
+    key=IGNORE_UNCLAIMED,
+    value="true",
     help="Leave behind the state of operators that the program does not have any more.",
 )
-@click.option(
+@setting(
     "--ignore-damaged-checkpoints",
-    is_flag=True,
+    key=IGNORE_DAMAGED,
+    value="true",
     help="If every checkpoint of the job is damaged, begin without them, and write again what "
     "its sinks have committed.",
 )
-@click.option(
+@setting(
     "--job-id",
+    key=JOB_ID,
+    empty="give letters or digits",
     metavar="ID",
     help="With the same id and folder of checkpoints a job goes on after the loss of its driver.",
 )
-@click.option("--strict", is_flag=True, help="Refuse settings that nobody knows.")
-@click.option("--no-progress", is_flag=True, help="Do not show how the jobs get on.")
-@click.option(
+@setting("--strict", key=STRICT, value="true", help="Refuse settings that nobody knows.")
+@setting(
+    "--no-progress",
+    key=PROGRESS,
+    value=ProgressShown.OFF.value,
+    help="Do not show how the jobs get on.",
+)
+@setting(
     "--log-level",
+    key="headgate.log.level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     help="Of driver and workers; warning, unless the settings say otherwise.",
 )
-@click.option(
+@setting(
     "--log-format",
+    key="headgate.log.format",
     type=click.Choice(["text", "json"]),
     help="json: one object a line, with job, task, subtask and attempt.",
 )
@@ -130,55 +170,46 @@ def run(
     arguments: tuple[str, ...],
     master: str | None,
     remote: str | None,
-    parallelism: int | None,
     defines: tuple[str, ...],
     py_files: str | None,
     ship: bool,
     ship_without: str | None,
-    restore_path: str | None,
-    allow_non_restored_state: bool,
-    ignore_damaged_checkpoints: bool,
-    job_id: str | None,
-    strict: bool,
-    no_progress: bool,
-    log_level: str | None,
-    log_format: str | None,
 ) -> int:
     """Run a program: headgate run job.py -- arguments of its own.
 
     Its environments begin with the settings of the flags; what it sets itself comes first. The
     command ends when the program and all jobs that it has started have ended.
     """
-    flags = flags_of(defines, parallelism)
-    flags.update(log_flags(log_level, log_format))
+    flags = flags_of(defines)
     log_as_asked(flags)
-    goes_on = (restore_path, allow_non_restored_state, job_id, ignore_damaged_checkpoints)
-    flags.update(recovery_flags(*goes_on))
     flags.update(session_flags(master, remote))
     if ship or ship_without is not None:
         flags.update(ship_flags(script, flags, ship_without or ""))
     if py_files:
         flags.update(python_files(py_files))
-    if strict:
-        flags[STRICT] = "true"
-    if no_progress:
-        flags[PROGRESS] = ProgressShown.OFF.value
     pass_to_spark(flags)
     pass_to_headgate(flags)
     return run_program(script, arguments)
 
 
-def flags_of(defines: Sequence[str], parallelism: int | None) -> dict[str, str]:
-    """Settings out of ``-D`` and ``-p``."""
+def flags_of(defines: Sequence[str]) -> dict[str, str]:
+    """Settings out of ``-D``, and out of the options of this command that are settings."""
     flags = {}
     for define in defines:
         key, sign, value = define.partition("=")
         if not sign or not key.strip():
             raise click.BadParameter(f"{define!r} is not KEY=VALUE", param_hint="-D")
         flags[key.strip()] = value.strip()
-    if parallelism is not None:
-        flags["parallelism.default"] = str(parallelism)
-    check_flags(flags)
+    flags.update(click.get_current_context().find_object(dict) or {})
+    for group in (
+        JobSettings,
+        LogSettings,
+        CheckpointSettings,
+        RecoverySettings,
+        RestartSettings,
+        RestSettings,
+    ):
+        group.parse(flags)  # refused before anything is started
     return flags
 
 
@@ -193,7 +224,6 @@ def python_files(paths: str) -> dict[str, str]:
 
 def ship_flags(script: str, flags: Mapping[str, str], without: str) -> dict[str, str]:
     """Settings out of ``--ship``: of a session whose workers get what this process can import."""
-    from headgate.spark.configuration import given_settings
     from headgate.spark.driver_modules import unknown_names
     from headgate.spark.shipped_environment import find_environment, ship_options
 
@@ -251,56 +281,16 @@ def session_flags(master: str | None, remote: str | None) -> dict[str, str]:
     return {REMOTE: remote} if remote else {}
 
 
-def log_flags(level: str | None, form: str | None) -> dict[str, str]:
-    """Settings out of the flags that say how to log."""
-    flags = {"headgate.log.level": level, "headgate.log.format": form}
-    return {key: text for key, text in flags.items() if text is not None}
-
-
 def log_as_asked(flags: dict[str, str]) -> None:
     """From the first line on, also of what is wrong with the settings."""
-    from headgate.observe.logs import log_settings, set_up_logs
-    from headgate.spark.configuration import given_settings, set_flags
 
     set_flags(flags)
     settings = log_settings(given_settings())
     set_up_logs(settings.level.value, settings.format.value)
 
 
-def recovery_flags(
-    restore_path: str | None,
-    allow_non_restored_state: bool,
-    job_id: str | None,
-    ignore_damaged_checkpoints: bool = False,
-) -> dict[str, str]:
-    """Settings out of the flags that say what a job goes on from."""
-    if restore_path == "":
-        raise click.BadParameter("it is empty; give a checkpoint's folder", param_hint="--from")
-    if job_id == "":
-        raise click.BadParameter("it is empty; give letters or digits", param_hint="--job-id")
-    flags = {}
-    if restore_path is not None:
-        flags[RESTORE_PATH] = restore_path
-    if allow_non_restored_state:
-        flags[IGNORE_UNCLAIMED] = "true"
-    if ignore_damaged_checkpoints:
-        flags[IGNORE_DAMAGED] = "true"
-    if job_id is not None:
-        flags[JOB_ID] = job_id
-    check_flags(flags)
-    return flags
-
-
-def check_flags(flags: Mapping[str, str]) -> None:
-    """Refuse a value that cannot be before anything is started."""
-    recovery = (CheckpointSettings, RecoverySettings, RestartSettings)
-    for group in (JobSettings, LogSettings, *recovery, RestSettings):
-        group.parse(flags)
-
-
 def pass_to_headgate(flags: dict[str, str]) -> None:
     """For every environment of this process. Progress is shown unless somebody says no."""
-    from headgate.spark.configuration import check_known, given_settings, set_flags
 
     set_flags(flags)
     given = given_settings()
@@ -325,8 +315,6 @@ def pass_to_spark(flags: dict[str, str]) -> None:
 def run_program(script: str, arguments: Sequence[str]) -> int:
     """The script, then the jobs that it has left running; returns the exit code."""
     from headgate.observe.display import display
-    from headgate.spark.session import on_started
-    from headgate.spark.submission import on_action_begun, on_launched
 
     jobs = StartedJobs()
     on_launched.append(jobs.launched)

@@ -13,7 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from headgate.cli.full_screen import Key, SpecialKey
-from headgate.observe.pictures import LEGEND, Facts, draw_head, draw_subtasks, draw_vertices
+from headgate.observe.pictures import (
+    LEGEND,
+    Facts,
+    draw_head,
+    draw_subtasks,
+    draw_vertices,
+    plain_table,
+)
 from headgate.observe.web.answers import SubtaskDetails, TasksActivity, VertexDetails
 from headgate.plan.table import clean
 
@@ -202,7 +209,7 @@ def _body(view: TopView, width: int, room: int | None, selects: bool) -> Rendera
 
 
 def _draw_jobs(jobs: Sequence[ListedJob], width: int, selected: str | None) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", expand=True)
+    table = plain_table(expand=True)
     marked = 2 * (selected is not None)
     taken = 8 + max((len(job.job) + len(job.state) for job in jobs), default=0) + marked
     table.add_column("id", no_wrap=True)

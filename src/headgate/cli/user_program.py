@@ -30,7 +30,7 @@ from headgate.base.errors import (
     SparkUnready,
 )
 from headgate.base.user_traceback import user_frames
-from headgate.cli.exit_codes import CONFIGURATION, FAILED, NO_SPARK
+from headgate.cli.entry import CONFIGURATION, FAILED, NO_SPARK
 from headgate.cli.rest_client import PageOff, VertexNotFound
 from headgate.host.driver.job_client import JobNotFound
 from headgate.spark.dataframe.frame_job import FrameJob

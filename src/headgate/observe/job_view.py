@@ -6,6 +6,7 @@ All functions are pure, and load nothing that a job without an audience does not
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Final, Protocol
 
 from headgate.api.job import ENDED
@@ -162,3 +163,8 @@ def short_bytes(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" or size >= 10 else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:,.1f} TB"
+
+
+def time_text(at_ms: int) -> str:
+    """A moment for people, in UTC."""
+    return datetime.fromtimestamp(at_ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -3,8 +3,8 @@
 Somebody calls ``look`` about once a second. Law: no window crosses a restart, nor a moment in which
 some task had not begun; the memory does not depend on how long the job runs; nothing that is asked
 here raises or harms the job. Every method may be called from any thread. The series for charts has
-one point a second at first, and at most ``MOST``: when they are full, neighbours are merged, so that
-it shows the whole life of the job at half the resolution.
+one point a second at first, and at most ``MOST``. When it is full, neighbours are merged: it always
+shows the whole life of the job.
 """
 
 import dataclasses

@@ -224,7 +224,7 @@ def draw_vertices(
     vertices: Sequence[VertexDetails], width: int, selected: str | None = None
 ) -> Table:
     """A line for each vertex."""
-    table = _table()
+    table = plain_table(1, expand=True)
     widest = max((len(vertex.id) for vertex in vertices), default=0)
     table.add_column(
         "", justify="right", no_wrap=True, min_width=widest + 2 * (selected is not None)
@@ -245,7 +245,7 @@ def draw_subtasks(
     subtasks: Sequence[SubtaskDetails], width: int, selected: int | None = None
 ) -> Table:
     """A line for each task of a vertex."""
-    table = _table()
+    table = plain_table(1, expand=True)
     table.add_column("", justify="right", no_wrap=True, min_width=3)
     table.add_column("task manager", no_wrap=True, overflow="ellipsis", ratio=1, min_width=6)
     _add_activity_columns(table, width)
@@ -297,8 +297,11 @@ def describe_failure(failure: FailureRecord, now_ms: int) -> Text:
     return Text.assemble((f"failed {ago} ago: ", "red"), clean(message), clean(where))
 
 
-def _table() -> Table:
-    return Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, expand=True, header_style="dim")
+def plain_table(gap: int = 2, *, expand: bool = False) -> Table:
+    """Columns without lines, so far apart."""
+    return Table(
+        box=None, padding=(0, gap, 0, 0), pad_edge=False, expand=expand, header_style="dim"
+    )
 
 
 def _add_activity_columns(table: Table, width: int) -> None:

@@ -1,4 +1,4 @@
-"""Text for people: plain tables, one line without control characters, short and escaped texts."""
+"""Text for people: plain tables, single lines, short and escaped texts."""
 
 import re
 import unicodedata
@@ -12,15 +12,16 @@ _ILLEGAL_IN_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U0001000
 
 def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns under their headings, each as wide as its widest cell; ends with a newline."""
-    lines = [head, *rows]
-    widths = [max(map(width_of, column)) for column in zip(*lines, strict=True)]
-    return "".join(
-        "  ".join(
-            cell + " " * (width - width_of(cell)) for cell, width in zip(line, widths, strict=True)
-        ).rstrip()
-        + "\n"
-        for line in lines
-    )
+    return "".join("  ".join(cells).rstrip() + "\n" for cells in padded([head, *rows]))
+
+
+def padded(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The cells of a table, each as wide as the widest of its column."""
+    widths = [max(map(width_of, column)) for column in zip(*rows, strict=True)]
+    return [
+        [cell + " " * (width - width_of(cell)) for cell, width in zip(row, widths, strict=True)]
+        for row in rows
+    ]
 
 
 def width_of(text: str) -> int:

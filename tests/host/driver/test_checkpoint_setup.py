@@ -21,7 +21,7 @@ from headgate.base.errors import (
 )
 from headgate.base.messages import Failure
 from headgate.base.settings import ExchangeSettings, FlowControl
-from headgate.cli.exit_codes import CONFIGURATION
+from headgate.cli.entry import CONFIGURATION
 from headgate.cli.user_program import exit_code_of
 from headgate.control.effects import StoreCheckpoint
 from headgate.control.life_cycle import JobState

@@ -7,11 +7,11 @@ program. All but the page's static files need the token; without one, only proce
 process's user, and root's, are answered. No header of a proxy is believed, and no other origin is
 let in.
 
-Linux knows whose process is at the other end of a connection within this machine. The kernel answers
-for one pair of addresses in microseconds (sock_diag(7)). Where it cannot be asked, its list of all
-sockets is read instead: that takes as long as there are sockets, which any user can open and close
-by the thousand. Law: the list is read by a thread, one reading at a time and with pauses, for all
-that wait; a socket that its process has closed is nobody's.
+Linux knows whose process is at the other end of a connection within this machine. The kernel
+answers for one pair of addresses in microseconds (sock_diag(7)). Where it cannot be asked, its list
+of all sockets is read instead, which takes long if there are many, and any user can open thousands.
+Law: the list is read by a thread, one reading at a time and with pauses, for all that wait; a
+socket that its process has closed is nobody's.
 """
 
 import asyncio

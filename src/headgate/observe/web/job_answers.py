@@ -1,8 +1,8 @@
 """The answers about a job and its vertices: lists, graph, subtasks, back pressure, metrics.
 
 Functions of what was seen, without a clock or a server, so that they can answer for any job that
-has figures. Levels of back pressure are Flink's: up to a tenth of the time is fine, more than a half
-is high. Law: a task that has not reported yet counts as created.
+has figures. Levels of back pressure are Flink's: up to a tenth of the time is fine, more than a
+half is high. Law: a task that has not reported yet counts as created.
 """
 
 from collections import Counter
