@@ -6,7 +6,7 @@ window of a running job; ``cannot_say`` and ``has_ended`` answer where there is 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,25 +69,24 @@ def explain(
     rate = job_rate(window, verdict.vertex)
     advice = advise(window, _held(window, verdict), rate)
     without = _without(window, verdict, rate)
-    telling = _Telling(window, verdict, probes, advice, rate)
-    evidence = telling.evidence()
+    sentences = Explanation(window, verdict, probes, advice, rate)
+    evidence = sentences.evidence()
     vertex, task = verdict.vertex, verdict.task
-    line = probes.line if verdict.cause in _WITH_LINE else ""
-    headline = telling.headline()
-    sentences = [
+    headline = sentences.headline()
+    summary = [
         headline + ".",
         *(text + "." for text in evidence),
-        *telling.cure(),
-        *telling.outlook(without),
-        *telling.suggestions(),
+        sentences.cure(),
+        sentences.outlook(without),
+        sentences.suggestions(),
     ]
     return Diagnosis(
         cause=verdict.cause.value,
-        summary=" ".join(sentences),
+        summary=" ".join(text for text in summary if text),
         vertex=-1 if vertex is None else vertex.id,
-        subtask=task.subtask if task is not None and telling.is_single else -1,
+        subtask=task.subtask if task is not None and sentences.is_single else -1,
         keys=verdict.keys,
-        line=line,
+        line=probes.line if WORDS[verdict.cause].names_line else "",
         evidence=tuple(evidence),
         rate=rate,
         possible_rate=-1.0 if without is None else without.rate,
@@ -100,18 +99,6 @@ def explain(
     )
 
 
-_FEWER_CALLS: Final = (
-    "More tasks will not help: make fewer calls, with larger batches (Batching) or a cache "
-    "(CallCache), or raise the RateLimit if the server allows it."
-)
-_WITH_LINE: Final = (Cause.WAITS, Cause.CPU, Cause.STATE, Cause.BUSY, Cause.SOURCE, Cause.SKEW)
-_BLAMES: Final = (
-    *(Cause.SKEW, Cause.WAITS, Cause.ASYNC_CAPACITY, Cause.RATE_LIMIT, Cause.STATE, Cause.BUSY),
-    *(Cause.CPU, Cause.COMMIT, Cause.ALTERNATING, Cause.LINK),
-)
-"""Causes for which the job would be faster without the vertex."""
-
-
 def _held(window: JobWindow, verdict: Verdict) -> dict[int, tuple[int, str]]:
     """Vertices for which more tasks do not help, or only so many."""
     found = {
@@ -119,7 +106,13 @@ def _held(window: JobWindow, verdict: Verdict) -> dict[int, tuple[int, str]]:
         for vertex in window.vertices
         if window.cores and vertex.gain.cpu_ms > 0 and not _mostly_waits(window, vertex)
     }
-    return {**found, **_held_by_cause(verdict)}
+    vertex, cap = verdict.vertex, WORDS[verdict.cause].cap
+    if vertex is None or not cap:
+        return found
+    most, reason = vertex.vertex.parallelism, cap
+    if verdict.cause is Cause.SKEW and verdict.keys:
+        most, reason = max(most, math.floor(1 / verdict.keys[0][1])), "hot key"
+    return {**found, vertex.id: (most, reason)}
 
 
 def _mostly_waits(window: JobWindow, vertex: VertexWindow) -> bool:
@@ -127,35 +120,10 @@ def _mostly_waits(window: JobWindow, vertex: VertexWindow) -> bool:
     return vertex.busiest is not None and waits(window, vertex.busiest)
 
 
-def _held_by_cause(verdict: Verdict) -> dict[int, tuple[int, str]]:
-    vertex = verdict.vertex
-    if vertex is None:
-        return {}
-    present = vertex.vertex.parallelism
-    match verdict.cause:
-        case Cause.SKEW if verdict.keys:
-            share = verdict.keys[0][1]
-            if share > 1 / present:
-                return {vertex.id: (present, "hot key")}
-            return {vertex.id: (max(present, math.floor(1 / share)), "hot key")}
-        case Cause.SKEW:
-            return {vertex.id: (present, "skew")}
-        case Cause.ASYNC_CAPACITY:
-            return {vertex.id: (present, "capacity")}
-        case Cause.RATE_LIMIT:
-            return {vertex.id: (present, "rate limit")}
-        case Cause.CPU:
-            return {vertex.id: (present, "cores")}
-        case Cause.LINK | Cause.COMMIT | Cause.ALTERNATING:
-            return {vertex.id: (present, verdict.cause.value)}
-        case _:
-            return {}
-
-
 def _without(window: JobWindow, verdict: Verdict, rate: float) -> Possible | None:
     """What the job could do without its bottleneck; None: there is none, or nobody knows."""
     vertex, task = verdict.vertex, verdict.task
-    if vertex is None or verdict.cause not in _BLAMES or not window.source_rate:
+    if vertex is None or not WORDS[verdict.cause].blames or not window.source_rate:
         return None
     factor, cores = math.inf, core_share(window)
     if verdict.cause is Cause.SKEW and task is not None and vertex.rate:
@@ -178,8 +146,8 @@ def _advised(window: JobWindow, advice: Sequence[VertexAdvice], rate: float) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Telling:
-    """Makes the sentences about one verdict."""
+class Explanation:
+    """The sentences about one verdict; ``WORDS`` has those that depend on the cause alone."""
 
     window: JobWindow
     verdict: Verdict
@@ -204,29 +172,9 @@ class _Telling:
         name, limits = _named(vertex), f"limits the job to {rate}"
         if not window.source_rate:
             limits = "limits the job"
-        match self.verdict.cause:
-            case Cause.SKEW:
-                return f"{name} {limits}: its subtask {self._subtask} gets too many of its records"
-            case Cause.WAITS:
-                return f"{name} {limits}: it waits for something outside of the job"
-            case Cause.ASYNC_CAPACITY:
-                return f"{name} {limits}: its queue of asynchronous calls is full"
-            case Cause.RATE_LIMIT:
-                return f"{name} {limits}: its asynchronous calls have reached their rate limit"
-            case Cause.CPU:
-                return f"The cores limit the job to {rate}; {name} uses most of their time"
-            case Cause.STATE:
-                return f"{name} {limits}: it is busy with its state"
-            case Cause.LINK:
-                return f"The link to {name} {limits}"
-            case Cause.COMMIT:
-                return f"{name} {limits}: it commits, and takes no records meanwhile"
-            case Cause.ALTERNATING:
-                return f"{name} {limits}: its load alternates, and its tasks wait for each other"
-            case Cause.SOURCE:
-                return f"The source {name} {limits}"
-            case _:
-                return f"{name} {limits}: it cannot work faster"
+        subtask = -1 if self.verdict.task is None else self.verdict.task.subtask
+        words = WORDS[self.verdict.cause].headline
+        return words.format(name=name, limits=limits, rate=rate, subtask=subtask)
 
     def _no_limit(self, rate: str) -> str:
         window = self.window
@@ -241,7 +189,7 @@ class _Telling:
         return "The job keeps up: its sources give nothing at present"
 
     def evidence(self) -> list[str]:
-        verdict, found = self.verdict, []
+        verdict, words, found = self.verdict, WORDS[self.verdict.cause], []
         vertex, task, held_up = verdict.vertex, verdict.task, verdict.held_up
         if vertex is None or task is None:
             return self._idle()
@@ -252,55 +200,46 @@ class _Telling:
             busy += f", all of them {vertex.busy:.0%} on average"
         if self.is_single:
             busy = f"subtask {task.subtask} is busy {gain.busy:.0%} of the time"
-        if verdict.cause in (Cause.LINK, Cause.COMMIT, Cause.ALTERNATING):
+        if not words.is_busy:
             busy = f"its busiest subtask, {task.subtask}, is busy only {gain.busy:.0%} of the time"
         if held_up is not None:
             busy += f", while {_named(held_up)} is back-pressured {held_up.max_backpressured:.0%}"
         found.append(_sentence(busy))
-        found += [_sentence(text) for text in self._details(vertex, task)]
-        if self.probes.line and verdict.cause in _WITH_LINE:
+        found += [_sentence(text) for text in words.details(self, vertex, task)]
+        if self.probes.line and words.names_line:
             found.append(_sentence(self._line()))
         return found
 
-    def _details(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
-        gain, window = task.gain, self.window
-        match self.verdict.cause:
-            case Cause.SKEW:
-                return self._skew(vertex, task)
-            case Cause.WAITS:
-                return [f"its thread used a core for only {_part(gain.cpu_ms, gain.busy_ms)} of it"]
-            case Cause.ASYNC_CAPACITY:
-                queues = ", ".join(
-                    f"{queue.operator!r} with capacity {queue.capacity}"
-                    for queue in task.figures.async_calls
-                )
-                return [
-                    f"for {gain.share(gain.full_ms):.0%} of the time records wait for a place in "
-                    f"the queue of {queues}"
-                ]
-            case Cause.RATE_LIMIT:
-                return self._throttled(task)
-            case Cause.CPU:
-                return self._cores(vertex, task)
-            case Cause.STATE:
-                return [f"{self.probes.state_share:.0%} of that goes to reading and writing state"]
-            case Cause.LINK:
-                return self._link(vertex)
-            case Cause.COMMIT:
-                return [f"it commits for {gain.share(gain.commit_ms):.0%} of the time"]
-            case Cause.ALTERNATING:
-                peak = max(window.peak([vertex]), window.peak(window.vertices))
-                together = sum(each.gain.busy for each in vertex.tasks)
-                return [
-                    f"yet in single seconds some task is busy {peak:.0%}, and the tasks of "
-                    f"{_named(vertex)} together are busy {together:.0%}"
-                ]
-            case Cause.SOURCE:
-                return self._source(vertex, task)
-            case _:
-                return self._work(vertex, task)
+    def waits(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
+        gain = task.gain
+        return [f"its thread used a core for only {_part(gain.cpu_ms, gain.busy_ms)} of it"]
 
-    def _skew(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
+    def full(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
+        queues = ", ".join(
+            f"{queue.operator!r} with capacity {queue.capacity}"
+            for queue in task.figures.async_calls
+        )
+        return [
+            f"for {task.gain.share(task.gain.full_ms):.0%} of the time records wait for a place in "
+            f"the queue of {queues}"
+        ]
+
+    def state(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
+        return [f"{self.probes.state_share:.0%} of that goes to reading and writing state"]
+
+    def commits(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
+        return [f"it commits for {task.gain.share(task.gain.commit_ms):.0%} of the time"]
+
+    def alternates(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
+        window = self.window
+        peak = max(window.peak([vertex]), window.peak(window.vertices))
+        together = sum(each.gain.busy for each in vertex.tasks)
+        return [
+            f"yet in single seconds some task is busy {peak:.0%}, and the tasks of "
+            f"{_named(vertex)} together are busy {together:.0%}"
+        ]
+
+    def skew(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
         typical = vertex.typical_records(task)
         share = task.gain.records_in / vertex.gain.records_in if vertex.gain.records_in else 0.0
         others = "the others hardly any"
@@ -312,7 +251,7 @@ class _Telling:
             found.append(f"hot keys, with their shares of all records: {keys}")
         return found
 
-    def _cores(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
+    def cores(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
         window = self.window
         whole = sum(each.gain.cpu_ms for each in window.vertices)
         share = _part(vertex.gain.cpu_ms, whole)
@@ -321,21 +260,21 @@ class _Telling:
         used = f"the job uses {window.cpu:.1f} of {window.cores} cores{wants}"
         return [f"{used}; {_named(vertex)} takes {share} of that", *self._ready(task)]
 
-    def _link(self, vertex: VertexWindow) -> list[str]:
+    def link(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
         megabytes = vertex.gain.bytes_in / 1e6 / max(self.window.seconds, 0.001)
         return [
             f"it is idle {vertex.gain.idle:.0%} of the time and gets {megabytes:,.2g} MB/s, "
             f"although more waits at its producers"
         ]
 
-    def _source(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
+    def source(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
         growth = lag_growth(self.window, vertex)
-        found = ["nobody behind it is back-pressured"]
+        found = ["no vertex downstream of it is back-pressured"]
         if growth > 0 and math.isfinite(growth):
             found.append(f"its lag grows by {_rate(growth)}")
-        return found + self._work(vertex, task)
+        return found + self.work(vertex, task)
 
-    def _work(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
+    def work(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
         gain = task.gain
         if not gain.cpu_ms or gain.busy < 0.1:
             return []
@@ -350,7 +289,7 @@ class _Telling:
         return [f"it was ready to run and had no core for {waited} of its busy time"]
 
     def _idle(self) -> list[str]:
-        """Of a job that nothing limits."""
+        """What is said of a job that nothing limits."""
         running = [each for each in self.window.vertices if each.running]
         if not running:
             return []
@@ -361,7 +300,7 @@ class _Telling:
             f"The busiest, {_named(busiest)}, is busy {busiest.max_busy:.0%}",
         ]
 
-    def _throttled(self, task: TaskWindow) -> list[str]:
+    def throttled(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
         gain = task.gain
         throttled = [batch for batch in task.figures.batch_calls if batch.throttled_ms > 0]
         names = ", ".join(repr(batch.operator) for batch in throttled)
@@ -381,64 +320,32 @@ class _Telling:
         deeper = f", mostly within {inner}" if inner else ""
         return f"it {does} in {line}, {self.probes.line_share:.0%} of its busy samples{deeper}"
 
-    def cure(self) -> list[str]:
-        vertex = self.verdict.vertex
-        match self.verdict.cause:
-            case Cause.SKEW if self.verdict.keys and vertex is not None:
-                key, share = self.verdict.keys[0]
-                if share > 1 / vertex.vertex.parallelism:
-                    return [
-                        f"More parallelism will not help, because all records of key {key} go to "
-                        f"one subtask: aggregate before the shuffle, or add a salt to that key."
-                    ]
-                return ["Spread its keys: aggregate before the shuffle, or add a salt to them."]
-            case Cause.SKEW:
-                return ["Spread its records: another key, a salt, or rebalance() if it has no key."]
-            case Cause.WAITS:
-                return [
-                    "Make the calls asynchronous (AsyncDataStream), or many records with one call; "
-                    "more tasks help as well, since each of them only waits."
-                ]
-            case Cause.ASYNC_CAPACITY:
-                return ["Raise the capacity of the queue before the parallelism."]
-            case Cause.RATE_LIMIT:
-                return [_FEWER_CALLS]
-            case Cause.CPU:
-                return ["More tasks will not help: make it cheaper, or give the job more cores."]
-            case Cause.STATE:
-                return [
-                    "Touch the state less often for each record, give RocksDB more memory "
-                    "(state.backend.rocksdb.memory), or keep the state in memory (hashmap)."
-                ]
-            case Cause.LINK:
-                return [
-                    "Send less: smaller records, a filter or an aggregation before the shuffle; or "
-                    "allow more in flight with more or larger network buffers."
-                ]
-            case Cause.COMMIT:
-                return ["Take checkpoints less often, or make the commit of the sink cheaper."]
-            case Cause.SOURCE if vertex is not None and vertex.rate:
-                each = _rate(vertex.rate / max(1, len(vertex.tasks)))
-                return [
-                    f"Read with more tasks, each of which gives about {each} now, or do less for "
-                    f"each record before the first shuffle."
-                ]
-            case Cause.ALTERNATING:
-                return [
-                    "Larger network buffers smooth short bursts; keys that are spread better, or a "
-                    "finer time span of windows, spread the work."
-                ]
-            case _:
-                return []
+    def cure(self) -> str:
+        """What to do about it."""
+        verdict, vertex = self.verdict, self.verdict.vertex
+        if vertex is not None and verdict.cause is Cause.SKEW and verdict.keys:
+            key, share = verdict.keys[0]
+            if share > 1 / vertex.vertex.parallelism:
+                return (
+                    f"More parallelism will not help, because all records of key {key} go to one "
+                    f"subtask: aggregate before the shuffle, or add a salt to that key."
+                )
+            return "Spread its keys: aggregate before the shuffle, or add a salt to them."
+        if vertex is not None and verdict.cause is Cause.SOURCE and vertex.rate:
+            each = _rate(vertex.rate / max(1, len(vertex.tasks)))
+            return (
+                f"Read with more tasks, each of which gives about {each} now, or do less for each "
+                f"record before the first shuffle."
+            )
+        return WORDS[verdict.cause].cure
 
-    def outlook(self, without: Possible | None) -> list[str]:
+    def outlook(self, without: Possible | None) -> str:
+        """What the job could do without its limit, and what would limit it then."""
         if without is None:
-            return []
+            return ""
         if without.rate <= self.rate * 1.02:
-            return ["Without it the job would hardly be faster" + self._next(without) + "."]
-        return [
-            f"Without it the job could do about {_rate(without.rate)}" + self._next(without) + "."
-        ]
+            return f"Without it the job would hardly be faster{self._next(without)}."
+        return f"Without it the job could do about {_rate(without.rate)}{self._next(without)}."
 
     def _next(self, without: Possible) -> str:
         if without.by_cores:
@@ -451,17 +358,18 @@ class _Telling:
         role = "source " if vertex.vertex.is_source else ""
         return f"; then the {role}{_named(vertex)} would be the limit".replace("the '", "'")
 
-    def suggestions(self) -> list[str]:
+    def suggestions(self) -> str:
+        """Other parallelism, if any vertex should have it."""
         changes = [each for each in self.advice if each.suggested != each.parallelism]
         if not changes:
-            return []
+            return ""
         texts = []
         for each in changes:
             notes = [f"limited by {each.limited_by}"] if each.limited_by else []
             notes += self._many(each)
-            behind = f" ({'; '.join(notes)})" if notes else ""
-            texts.append(f"{cut(each.name, NAME)!r} {each.parallelism} → {each.suggested}{behind}")
-        return [f"Suggested parallelism: {', '.join(texts)}."]
+            why = f" ({'; '.join(notes)})" if notes else ""
+            texts.append(f"{cut(each.name, NAME)!r} {each.parallelism} → {each.suggested}{why}")
+        return f"Suggested parallelism: {', '.join(texts)}."
 
     def _many(self, advice: VertexAdvice) -> list[str]:
         """Why there may be more tasks than cores."""
@@ -470,9 +378,97 @@ class _Telling:
             return []
         return [f"more than the {cores} cores, since its tasks mostly wait"]
 
-    @property
-    def _subtask(self) -> int:
-        return -1 if self.verdict.task is None else self.verdict.task.subtask
+
+@dataclass(frozen=True, slots=True)
+class CauseWords:
+    """How a cause is explained, and what it means for the advice."""
+
+    headline: str
+    """With places for the vertex, what it limits, the rate and the subtask."""
+    cure: str = ""
+    details: Callable[[Explanation, VertexWindow, TaskWindow], list[str]] = Explanation.work
+    cap: str = ""
+    """Why more tasks do not help; empty: they may."""
+    blames: bool = True
+    """The job would be faster without the vertex."""
+    names_line: bool = False
+    """The line of the user's code where the time goes belongs to the evidence."""
+    is_busy: bool = True
+    """False: the evidence is that it is not busy all the time."""
+
+
+WORDS: Final = {
+    Cause.SKEW: CauseWords(
+        "{name} {limits}: its subtask {subtask} gets too many of its records",
+        "Spread its records: another key, a salt, or rebalance() if it has no key.",
+        Explanation.skew,
+        cap="skew",
+        names_line=True,
+    ),
+    Cause.WAITS: CauseWords(
+        "{name} {limits}: it waits for something outside of the job",
+        "Make the calls asynchronous (AsyncDataStream), or many records with one call; more tasks "
+        "help as well, since each of them only waits.",
+        Explanation.waits,
+        names_line=True,
+    ),
+    Cause.ASYNC_CAPACITY: CauseWords(
+        "{name} {limits}: its queue of asynchronous calls is full",
+        "Raise the capacity of the queue before the parallelism.",
+        Explanation.full,
+        cap="capacity",
+    ),
+    Cause.RATE_LIMIT: CauseWords(
+        "{name} {limits}: its asynchronous calls have reached their rate limit",
+        "More tasks will not help: make fewer calls, with larger batches (Batching) or a cache "
+        "(CallCache), or raise the RateLimit if the server allows it.",
+        Explanation.throttled,
+        cap="rate limit",
+    ),
+    Cause.CPU: CauseWords(
+        "The cores limit the job to {rate}; {name} uses most of their time",
+        "More tasks will not help: make it cheaper, or give the job more cores.",
+        Explanation.cores,
+        cap="cores",
+        names_line=True,
+    ),
+    Cause.STATE: CauseWords(
+        "{name} {limits}: it is busy with its state",
+        "Touch the state less often for each record, give RocksDB more memory "
+        "(state.backend.rocksdb.memory), or keep the state in memory (hashmap).",
+        Explanation.state,
+        names_line=True,
+    ),
+    Cause.LINK: CauseWords(
+        "The link to {name} {limits}",
+        "Send less: smaller records, a filter or an aggregation before the shuffle; or allow more "
+        "in flight with more or larger network buffers.",
+        Explanation.link,
+        cap=Cause.LINK.value,
+        is_busy=False,
+    ),
+    Cause.COMMIT: CauseWords(
+        "{name} {limits}: it commits, and takes no records meanwhile",
+        "Take checkpoints less often, or make the commit of the sink cheaper.",
+        Explanation.commits,
+        cap=Cause.COMMIT.value,
+        is_busy=False,
+    ),
+    Cause.ALTERNATING: CauseWords(
+        "{name} {limits}: its load alternates, and its tasks wait for each other",
+        "Larger network buffers smooth short bursts; keys that are spread better, or a finer time "
+        "span of windows, spread the work.",
+        Explanation.alternates,
+        cap=Cause.ALTERNATING.value,
+        is_busy=False,
+    ),
+    Cause.BUSY: CauseWords("{name} {limits}: it cannot work faster", names_line=True),
+    Cause.SOURCE: CauseWords(
+        "The source {name} {limits}", details=Explanation.source, blames=False, names_line=True
+    ),
+    Cause.NONE: CauseWords("", blames=False),
+    Cause.UNKNOWN: CauseWords("", blames=False),
+}
 
 
 def _named(vertex: VertexWindow) -> str:
