@@ -130,12 +130,19 @@ def check_packages() -> Iterator[Finding]:
 
 def check_package(name: str, least: str) -> Finding:
     mend = f"pip install '{name}>={least}'"
-    try:
-        found = version(name)
-    except PackageNotFoundError:
+    found = installed(name)
+    if found is None:
         return Finding(name, BAD, "not installed", mend)
     state = OK if _numbers(found) >= _numbers(least) else BAD
     return Finding(name, state, found, "" if state == OK else mend)
+
+
+def installed(name: str) -> str | None:
+    """The version of a package; None: it is not installed."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def check_pyspark(found: str | None) -> Finding:
@@ -149,9 +156,8 @@ def check_pyspark(found: str | None) -> Finding:
 
 
 def check_pandas() -> Finding:
-    try:
-        found = version("pandas")
-    except PackageNotFoundError:
+    found = installed("pandas")
+    if found is None:
         return Finding("pandas", OK, "not installed; only DataFrame.toPandas() needs it")
     if _numbers(found) < (3,):
         return Finding("pandas", OK, found)
@@ -159,11 +165,8 @@ def check_pandas() -> Finding:
 
 
 def check_rocksdb() -> Finding:
-    try:
-        return Finding("rocksdict", OK, version("rocksdict"))
-    except PackageNotFoundError:
-        found = f"not installed; only state in RocksDB needs it: {INSTALL_ROCKSDB}"
-        return Finding("rocksdict", OK, found)
+    absent = f"not installed; only state in RocksDB needs it: {INSTALL_ROCKSDB}"
+    return Finding("rocksdict", OK, installed("rocksdict") or absent)
 
 
 def check_java() -> Finding:

@@ -314,8 +314,6 @@ def pass_to_spark(flags: dict[str, str]) -> None:
 
 def run_program(script: str, arguments: Sequence[str]) -> int:
     """The script, then the jobs that it has left running; returns the exit code."""
-    from headgate.observe.display import display
-
     jobs = StartedJobs()
     on_launched.append(jobs.launched)
     on_action_begun.append(jobs.launched)
@@ -328,7 +326,7 @@ def run_program(script: str, arguments: Sequence[str]) -> int:
         on_launched.remove(jobs.launched)
         on_action_begun.remove(jobs.launched)
         unexecuted.clear()  # what was to be said about it was said: nothing after a failure
-        display().close()
+        close_display()
         sys.stdout.flush()
 
 
@@ -339,22 +337,17 @@ def _run(script: str, arguments: Sequence[str], jobs: StartedJobs) -> int:
         return check_executed(script)
     except click.ClickException:
         raise
-    except Terminated:
-        return end_by_signal(TERMINATED, jobs, "the system terminated it", suspend=True)
+    except (Terminated, KeyboardInterrupt) as raised:
+        return end_by_signal(raised, jobs)
     except SystemExit as end:
         jobs.wait()
         return exit_code(end) or check_executed(script)
-    except KeyboardInterrupt:
-        return end_by_signal(INTERRUPTED, jobs, "the user interrupted it")
     except Exception as error:
-        if isinstance(raised := signal_behind(error), Terminated):
-            return end_by_signal(TERMINATED, jobs, "the system terminated it", suspend=True)
-        if isinstance(raised, KeyboardInterrupt):
-            return end_by_signal(INTERRUPTED, jobs, "the user interrupted it")
+        cause = signal_behind(error)
+        if isinstance(cause, Terminated | KeyboardInterrupt):
+            return end_by_signal(cause, jobs)
         jobs.cancel("the program failed")
-        from headgate.observe.display import display
-
-        display().close()  # its last lines come before the trouble
+        close_display()  # its last lines come before the trouble
         show_error(error, script)
         return exit_code_of(error)
 
@@ -369,17 +362,25 @@ def check_executed(script: str) -> int:
     return CONFIGURATION if is_whole else 0
 
 
-def end_by_signal(code: int, jobs: StartedJobs, reason: str, *, suspend: bool = False) -> int:
+def end_by_signal(raised: Terminated | KeyboardInterrupt, jobs: StartedJobs) -> int:
     """A signal has come: end the jobs in order, then say so in one line."""
+    if isinstance(raised, Terminated):
+        jobs.cancel("the system terminated it", suspend=True)
+    else:
+        jobs.cancel("the user interrupted it")
+    close_display()
+    return show_signal(TERMINATED if isinstance(raised, Terminated) else INTERRUPTED)
+
+
+def close_display() -> None:
+    """Show the last of all jobs, and nothing after it."""
     from headgate.observe.display import display
 
-    jobs.cancel(reason, suspend=suspend)
     display().close()
-    return show_signal(code)
 
 
 def exit_code(end: SystemExit) -> int:
-    """As Python has it: nothing is 0, a text is told and is 1."""
+    """As Python does it: nothing is 0; a text is printed and is 1."""
     match end.code:
         case None:
             return 0

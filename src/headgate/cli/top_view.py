@@ -6,7 +6,7 @@ Law: a frame fits its screen, and the selected line is always in it.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -50,6 +50,14 @@ class ShownLevel(Enum):
     SUBTASKS = "subtasks"
 
 
+_SELECTION: Final = {
+    ShownLevel.JOBS: "job",
+    ShownLevel.VERTICES: "vertex",
+    ShownLevel.SUBTASKS: "subtask",
+}
+"""The field of ``TopView`` that says which line is selected."""
+
+
 @dataclass(frozen=True, slots=True)
 class ListedJob:
     """A job among several."""
@@ -91,9 +99,9 @@ class TopView:
             case SpecialKey.DOWN | "j":
                 return self._moved(1)
             case SpecialKey.HOME | "g":
-                return self._moved(-len(self._keys()))
+                return self._moved(-len(self.keys()))
             case SpecialKey.END | "G":
-                return self._moved(len(self._keys()))
+                return self._moved(len(self.keys()))
             case SpecialKey.ENTER:
                 return self._entered()
             case SpecialKey.ESCAPE:
@@ -123,7 +131,8 @@ class TopView:
         """In the chosen order."""
         return _ordered(self.subtasks, self.order)
 
-    def _keys(self) -> "list[str] | list[int]":
+    def keys(self) -> list[Any]:
+        """What tells the lines of this level apart, in their order."""
         match self.level:
             case ShownLevel.JOBS:
                 return [job.job for job in self.jobs]
@@ -132,16 +141,19 @@ class TopView:
             case ShownLevel.SUBTASKS:
                 return [task.subtask for task in self.tasks]
 
+    @property
+    def selected(self) -> Any:
+        """The key of the selected line."""
+        return getattr(self, _SELECTION[self.level])
+
     def _moved(self, by: int) -> "TopView":
-        match self.level:
-            case ShownLevel.JOBS:
-                return replace(self, job=_step([job.job for job in self.jobs], self.job, by))
-            case ShownLevel.VERTICES:
-                ids = [vertex.id for vertex in self.vertices]
-                return replace(self, vertex=_step(ids, self.vertex, by))
-            case ShownLevel.SUBTASKS:
-                numbers = [task.subtask for task in self.tasks]
-                return replace(self, subtask=_step(numbers, self.subtask, by))
+        """The selection so many lines further, without leaving the list."""
+        keys = self.keys()
+        if not keys:
+            return self
+        at = keys.index(self.selected) if self.selected in keys else 0
+        chosen: dict[str, Any] = {_SELECTION[self.level]: keys[min(max(0, at + by), len(keys) - 1)]}
+        return replace(self, **chosen)
 
     def _entered(self) -> "TopView":
         if self.level is ShownLevel.JOBS and self.job:
@@ -193,19 +205,14 @@ def _head(view: TopView) -> list[Text]:
 
 
 def _body(view: TopView, width: int, room: int | None, selects: bool) -> RenderableType:
+    selected = view.selected if selects else None
     match view.level:
         case ShownLevel.JOBS:
-            keys = [job.job for job in view.jobs]
-            shown_jobs = _window(view.jobs, keys, view.job, room)
-            return _draw_jobs(shown_jobs, width, view.job if selects else None)
+            return _draw_jobs(_window(view, view.jobs, room), width, selected)
         case ShownLevel.VERTICES:
-            ids = [vertex.id for vertex in view.vertices]
-            shown = _window(view.vertices, ids, view.vertex, room)
-            return draw_vertices(shown, width, view.vertex if selects else None)
+            return draw_vertices(_window(view, view.vertices, room), width, selected)
         case ShownLevel.SUBTASKS:
-            numbers = [task.subtask for task in view.tasks]
-            shown_tasks = _window(view.tasks, numbers, view.subtask, room)
-            return draw_subtasks(shown_tasks, width, view.subtask if selects else None)
+            return draw_subtasks(_window(view, view.tasks, room), width, selected)
 
 
 def _draw_jobs(jobs: Sequence[ListedJob], width: int, selected: str | None) -> Table:
@@ -246,13 +253,12 @@ def _shortened(head: list[Text], console: Console, most: int) -> tuple[list[Text
     return kept, len(kept)
 
 
-def _window(
-    rows: Sequence[_Row], keys: Sequence[object], selected: object, room: int | None
-) -> Sequence[_Row]:
+def _window(view: TopView, rows: Sequence[_Row], room: int | None) -> Sequence[_Row]:
     """As many of the rows as there is room for, the selected one among them."""
     if room is None or len(rows) <= room:
         return rows
-    at = keys.index(selected) if selected in keys else 0
+    keys = view.keys()
+    at = keys.index(view.selected) if view.selected in keys else 0
     first = min(max(0, at - room // 2), len(rows) - room)
     return rows[first : first + room]
 
@@ -267,11 +273,3 @@ def _ordered(rows: Sequence[_Seen], order: SortedBy) -> list[_Seen]:
             return sorted(rows, key=lambda row: -row.backpressured)
         case SortedBy.RATE:
             return sorted(rows, key=lambda row: -row.rates.in_per_s)
-
-
-def _step(keys: Sequence[_Row], now: _Row, by: int) -> _Row:
-    """The key so many places further, without leaving the list."""
-    if not keys:
-        return now
-    at = keys.index(now) if now in keys else 0
-    return keys[min(max(0, at + by), len(keys) - 1)]

@@ -166,27 +166,25 @@ class Attempt:
 
     def splits_wanted(self, wanted: SplitsWanted) -> list[tuple[int, SplitsAssigned]]:
         """A task has opened, or wants more splits; what is to be sent."""
-        if self.state_of(wanted.run, wanted.task) is None:
-            return []
-        for splits in self.splits:
-            if wanted.task in splits.source.slots:
-                return splits.wanted(wanted.task, wanted.count, wanted.held)
-        return []
+        splits = self._splits_of(wanted.run, wanted.task)
+        return [] if splits is None else splits.wanted(wanted.task, wanted.count, wanted.held)
 
     def source_time_reported(
         self, report: SourceTimeReported
     ) -> list[tuple[int, SourceTimeAnnounced]]:
         """A task of a source has moved on, or has nothing to read; what is to be sent."""
-        if self.state_of(report.run, report.task) is None:
-            return []
-        for splits in self.splits:
-            if report.task in splits.source.slots:
-                return splits.time_reported(report)
-        return []
+        splits = self._splits_of(report.run, report.task)
+        return [] if splits is None else splits.time_reported(report)
 
     def source_task_ended(self, task: str) -> list[tuple[int, SourceTimeAnnounced]]:
         """A task has ended, in whatever way; what is to be sent to others of its source."""
         return [message for splits in self.splits for message in splits.task_ended(task)]
+
+    def _splits_of(self, run: str, task: str) -> SplitAssignment | None:
+        """The splits of the source that a task reads; None: reports on the task are ignored."""
+        if self.state_of(run, task) is None:
+            return None
+        return next((splits for splits in self.splits if task in splits.source.slots), None)
 
     def _source_states(self) -> tuple[SourceState, ...]:
         return tuple(splits.state() for splits in self.splits)

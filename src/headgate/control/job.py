@@ -106,6 +106,11 @@ class JobRun:
         return self._attempt.states
 
     @property
+    def _is_over(self) -> bool:
+        """Whether it has ended, or is about to."""
+        return self.state.has_ended or self.state.is_ending
+
+    @property
     def next_deadline_ms(self) -> float | None:
         """When ``tick`` has something to do."""
         times = [
@@ -127,8 +132,9 @@ class JobRun:
 
     def refusal(self, slot: int) -> str | None:
         """Why a task manager may not register for this slot now; None: it may."""
-        is_over = self.state.has_ended or self.state.is_ending
-        return f"the run is {self.state.value}" if is_over else self._managers.refusal(slot)
+        if self._is_over:
+            return f"the run is {self.state.value}"
+        return self._managers.refusal(slot)
 
     def slot_of(self, task: str) -> tuple[int, str]:
         """Where a task runs, for who wants to look at it; or why nobody can now."""
@@ -186,7 +192,7 @@ class JobRun:
     def task_changed(
         self, run: str, task: str, state: TaskState, failure: Failure | None, now_ms: float
     ) -> list[Effect]:
-        """A task manager reports; what is of another run, or behind the task's end, is ignored."""
+        """A task manager reports; reports on another run, or after the task's end, are ignored."""
         attempt = self._attempt
         if attempt.state_of(run, task) is None or self.state.has_ended:
             return []
@@ -195,8 +201,8 @@ class JobRun:
         attempt.states[task] = state
         effects: list[Effect] = []
         if state.has_ended:
-            effects += self._announce(attempt.alignment.ended(task))
-            effects += self._announce(attempt.source_task_ended(task))
+            effects += self._send(attempt.alignment.ended(task))
+            effects += self._send(attempt.source_task_ended(task))
         if state is TaskState.FINISHED and not self.state.is_ending:
             orders = attempt.placement.finished(attempt.tasks[task].vertex)
             effects += self._deploy(orders, now_ms)
@@ -218,7 +224,7 @@ class JobRun:
         if attempt.state_of(run, task) is None or self.state.has_ended:
             return []
         slot = attempt.tasks[task].slot
-        return self._announce(attempt.alignment.reported(group, task, slot, watermark_ms))
+        return self._send(attempt.alignment.reported(group, task, slot, watermark_ms))
 
     # Splits of sources that the driver hands out.
 
@@ -231,24 +237,24 @@ class JobRun:
 
     def splits_wanted(self, wanted: SplitsWanted) -> list[Effect]:
         """A task of a source has opened, or has (nearly) read its splits."""
-        if self.state.has_ended or self.state.is_ending:
+        if self._is_over:
             return []
-        return self._assign(self._attempt.splits_wanted(wanted))
+        return self._send(self._attempt.splits_wanted(wanted))
 
     def source_time_reported(self, report: SourceTimeReported) -> list[Effect]:
         """A task of a source has moved on, or has nothing to read."""
-        if self.state.has_ended or self.state.is_ending:
+        if self._is_over:
             return []
-        return self._announce(self._attempt.source_time_reported(report))
+        return self._send(self._attempt.source_time_reported(report))
 
     def splits_discovered(
         self, run: str, uid: str, position: bytes, splits: Sequence[SplitData], is_last: bool
     ) -> list[Effect]:
         """The enumerator of a source has found splits; ``is_last``: it is not asked again."""
         assignment = self._attempt.assignment_of(run, uid)
-        if assignment is None or self.state.has_ended or self.state.is_ending:
+        if assignment is None or self._is_over:
             return []
-        return self._assign(assignment.discovered(position, splits, is_last))
+        return self._send(assignment.discovered(position, splits, is_last))
 
     def discovery_failed(self, run: str, failure: Failure, now_ms: float) -> list[Effect]:
         """An enumerator could not look for splits, and the source has none from before."""
@@ -270,15 +276,14 @@ class JobRun:
 
     def _end_if_enough(self, now_ms: float) -> list[Effect]:
         """A task manager that came after the end would be taken for the next attempt."""
-        is_over = self.state.has_ended or self.state.is_ending
-        if is_over or not self._has_enough or not self._attempt.placement.is_complete:
+        if self._is_over or not self._has_enough or not self._attempt.placement.is_complete:
             return []
         return self._cancel(Outcome(JobState.FINISHED), "it has produced enough rows", now_ms)
 
     # Reports on checkpoints.
 
     def checkpoint_reported(self, report: CheckpointReport, now_ms: float) -> list[Effect]:
-        """A task manager reports; what is of another run is ignored."""
+        """A task manager reports; reports on another run are ignored."""
         checkpoints = self._attempt.checkpoints
         if checkpoints is None or report.run != self.plan.run:
             return []
@@ -286,7 +291,7 @@ class JobRun:
 
     def savepoint_wanted(self, directory: str, stop: Stop, now_ms: float) -> list[Effect]:
         """Somebody wants a savepoint in a directory of its own, and perhaps the job to end."""
-        if self.state is JobState.RESTARTING or self.state.is_ending or self.state.has_ended:
+        if self.state is JobState.RESTARTING or self._is_over:
             return [SavepointDone(directory, None, f"the job is {self.state.value}")]
         checkpoints = self._attempt.checkpoints
         if checkpoints is None:
@@ -474,7 +479,7 @@ class JobRun:
         if self.state is JobState.DEPLOYING and attempt.has_started:
             self._move(RunTransition.STARTED)
             self._start.ended()
-            effects = self._announce(attempt.alignment.all_started())
+            effects = self._send(attempt.alignment.all_started())
             if attempt.checkpoints is not None:
                 effects += self._carry_out(attempt.checkpoints.started(now_ms), now_ms)
             return effects
@@ -563,11 +568,8 @@ class JobRun:
             effects.append(EndDiscovery())
         return effects
 
-    def _assign(self, messages: list[tuple[int, SplitsAssigned]]) -> list[Effect]:
-        return [Send(slot, message) for slot, message in messages if slot in self._managers.here]
-
-    def _announce(
-        self, messages: Sequence[tuple[int, TimeAnnounced | SourceTimeAnnounced]]
+    def _send(
+        self, messages: Sequence[tuple[int, SplitsAssigned | TimeAnnounced | SourceTimeAnnounced]]
     ) -> list[Effect]:
         return [Send(slot, message) for slot, message in messages if slot in self._managers.here]
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Final, Protocol
+from typing import Final
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -21,7 +21,8 @@ from rich.live import Live
 from headgate.observe.job_view import JobView, describe_end, describe_job
 from headgate.observe.logs import PROGRESS_LOGGER, set_up_logs
 from headgate.observe.notebook import NotebookShell, kernel_shell
-from headgate.observe.observer import DiagnosedJob, JobObserver
+from headgate.observe.observed import WatchedJob
+from headgate.observe.observer import JobObserver
 from headgate.observe.pictures import draw_html, draw_job
 from headgate.observe.web.job_answers import vertex_details
 
@@ -35,16 +36,6 @@ LOOK_S: Final = 0.01
 TELL_S: Final = 5.0
 CLOSE_S: Final = 5.0
 WINDOW_S: Final = 5.0
-
-
-class WatchedJob(DiagnosedJob, Protocol):
-    """What is needed of a job; ``ObservedJob`` has it."""
-
-    @property
-    def started_at_ms(self) -> int: ...
-
-    @property
-    def ended_at_ms(self) -> int | None: ...
 
 
 class Display:

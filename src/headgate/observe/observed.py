@@ -20,30 +20,13 @@ from headgate.control.checkpoint_history import CheckpointStatistics
 from headgate.plan.job_graph import JobGraph
 
 
-class ObservedJob(Protocol):
-    """What observers need of a job. Times are milliseconds since 1970."""
-
-    @property
-    def job_id(self) -> str: ...
+class DiagnosedJob(Protocol):
+    """What ``JobObserver`` needs of a job. Times are milliseconds since 1970."""
 
     @property
     def graph(self) -> JobGraph: ...
 
-    @property
-    def started_at_ms(self) -> int: ...
-
-    @property
-    def ended_at_ms(self) -> int | None:
-        """None: it has not ended."""
-
-    @property
-    def configuration(self) -> Mapping[str, str]:
-        """As the program and its surroundings have set it; the values of secrets are hidden."""
-
     def status(self) -> JobStatus: ...
-
-    def state_times(self) -> Mapping[str, int]:
-        """When each state was last reached, by the name of its ``JobStatus``."""
 
     def waits_for(self) -> str:
         """What its start has to wait for, such as slots; nothing: it need not wait."""
@@ -58,6 +41,34 @@ class ObservedJob(Protocol):
 
     def restarts(self) -> int: ...
 
+    def inspect(self, task: str, what: Inspection, timeout_s: float = 10.0) -> "Future[Found]":
+        """Look at a running task; the future fails with ``InspectionFailed`` if nobody can."""
+
+
+class WatchedJob(DiagnosedJob, Protocol):
+    """What is shown of a job in a terminal or a notebook."""
+
+    @property
+    def started_at_ms(self) -> int: ...
+
+    @property
+    def ended_at_ms(self) -> int | None:
+        """None: it has not ended."""
+
+
+class ObservedJob(WatchedJob, Protocol):
+    """What the page, the REST API and Prometheus need of a job."""
+
+    @property
+    def job_id(self) -> str: ...
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """As the program and its surroundings have set it; the values of secrets are hidden."""
+
+    def state_times(self) -> Mapping[str, int]:
+        """When each state was last reached, by the name of its ``JobStatus``."""
+
     def failures(self) -> list[FailureRecord]:
         """The root cause of each attempt that has failed, the newest first; 32 at most."""
 
@@ -66,9 +77,6 @@ class ObservedJob(Protocol):
 
     def log_lines(self, after: int = 0, limit: int = 1000) -> list[LogLine]:
         """Lines with a number above ``after``, the oldest first."""
-
-    def inspect(self, task: str, what: Inspection, timeout_s: float = 10.0) -> "Future[Found]":
-        """Look at a running task; the future fails with ``InspectionFailed`` if nobody can."""
 
     def shown_state(
         self, operator: str, state: str, keys: Sequence[str], key_type: str, timeout_s: float

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout  # another one before Python 3.11
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -26,7 +26,6 @@ from headgate.base.figures import TaskManagerFigures
 from headgate.base.inspections import (
     CountKeys,
     Found,
-    Inspection,
     KeyCounts,
     SampleStacks,
     StackSamples,
@@ -45,6 +44,7 @@ from headgate.observe.analysis.windows import (
     snapshot_of,
     window_between,
 )
+from headgate.observe.observed import DiagnosedJob
 from headgate.observe.web.answers import JobSeries, SeriesPoint
 from headgate.plan.job_graph import JobGraph
 
@@ -159,27 +159,6 @@ PROBE_HERTZ: Final = 100.0
 ANSWER_S: Final = 5.0
 _PROBED: Final = (Cause.SKEW, Cause.WAITS, Cause.CPU, Cause.STATE, Cause.BUSY, Cause.SOURCE)
 _STARTING: Final = (TaskState.CREATED, TaskState.DEPLOYING)
-
-
-class DiagnosedJob(Protocol):
-    """What is needed of a job; ``ObservedJob`` has it."""
-
-    @property
-    def graph(self) -> JobGraph: ...
-
-    def status(self) -> JobStatus: ...
-
-    def waits_for(self) -> str: ...
-
-    def has_ended(self) -> bool: ...
-
-    def figures(self) -> list[TaskFigures]: ...
-
-    def task_managers(self) -> list[TaskManagerFigures]: ...
-
-    def restarts(self) -> int: ...
-
-    def inspect(self, task: str, what: Inspection, timeout_s: float = 10.0) -> "Future[Found]": ...
 
 
 class JobObserver:

@@ -171,11 +171,11 @@ def build_execution_graph(
     tasks = []
     for vertex in vertices:
         written = [
-            (edge, _wiring(vertices, edge), ids[edge.source, edge.output])
+            (edge, wiring_of(vertices, edge), ids[edge.source, edge.output])
             for edge in job_graph.outputs_of(vertex.id)
         ]
         read = [
-            (edge.source, _wiring(vertices, edge), ids[edge.source, edge.output])
+            (edge.source, wiring_of(vertices, edge), ids[edge.source, edge.output])
             for edge in job_graph.inputs_of(vertex.id)
         ]
         slots = placement.group(vertex.group)
@@ -241,7 +241,8 @@ class Wiring:
         return -(-producer * self.consumers // self.producers)
 
 
-def _wiring(vertices: tuple[JobVertex, ...], edge: JobEdge) -> Wiring:
+def wiring_of(vertices: tuple[JobVertex, ...], edge: JobEdge) -> Wiring:
+    """Which tasks this edge connects."""
     source, target = vertices[edge.source], vertices[edge.target]
     return Wiring(source.parallelism, target.parallelism, edge.pointwise)
 

@@ -40,7 +40,7 @@ from headgate.base.errors import (
 )
 from headgate.core.operators.split_discovery import dealt_state
 from headgate.core.state.keys import groups_of
-from headgate.plan.execution_graph import Wiring, task_id
+from headgate.plan.execution_graph import Wiring, task_id, wiring_of
 from headgate.plan.job_graph import JobEdge, JobGraph, JobVertex
 from headgate.plan.recorded_job import RecordedJob, RecordedOperator, RecordedVertex
 from headgate.plan.stream_graph import StreamGraph, is_place, stable_uids
@@ -178,9 +178,7 @@ def _producers(graph: JobGraph, vertex: JobVertex, subtask: int) -> list[str]:
     return [
         task_id(edge.source, producer)
         for edge in graph.inputs_of(vertex.id)
-        for producer in Wiring(
-            graph.vertices[edge.source].parallelism, vertex.parallelism, edge.pointwise
-        ).producers_of(subtask)
+        for producer in wiring_of(graph.vertices, edge).producers_of(subtask)
     ]
 
 

@@ -184,19 +184,6 @@ class TaskWindow(NamedTuple):
 class VertexWindow:
     """All tasks of a vertex in the window; figures of the vertex are computed once."""
 
-    __slots__ = (
-        "backpressured",
-        "busy",
-        "gain",
-        "max_backpressured",
-        "max_busy",
-        "outputs",
-        "rate",
-        "rate_out",
-        "tasks",
-        "vertex",
-    )
-
     def __init__(
         self,
         vertex: JobVertex,

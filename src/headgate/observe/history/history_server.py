@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 import msgspec
 import uvicorn
-from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -25,9 +24,9 @@ from headgate import __version__
 from headgate.base.errors import HeadgateError
 from headgate.base.settings import RestSettings
 from headgate.observe.history.archive import ArchiveDamaged, ArchiveList, FilesFolder, ListedArchive
-from headgate.observe.web.access import Access, problem
+from headgate.observe.web.access import problem
 from headgate.observe.web.answers import ClusterOverview, Features, JobId, JobIds, PageConfig
-from headgate.observe.web.app import PageFiles
+from headgate.observe.web.app import protected_app
 from headgate.observe.web.connections import make_config
 from headgate.observe.web.endpoints import JSON, BadRequest
 from headgate.observe.web.json_objects import encode
@@ -79,25 +78,17 @@ class HistoryServer:
 
 def _make_app(archives: ArchiveList, *, bind_address: str, token: str) -> ASGIApp:
     """Answers from these archives; an empty token: nobody needs one."""
-    paths, files = HistoryPaths(archives, bool(token)), PageFiles()
-    app = Starlette(
-        routes=[
-            Route("/", files.index),
-            Route("/static/{name:path}", files.file),
-            Route("/config", _answered(paths.config)),
-            Route("/overview", _answered(paths.overview)),
-            Route("/jobs", _answered(paths.job_ids)),
-            Route("/jobs/overview", _answered(paths.summaries)),
-            Route("/jobs/{job}", _answered(paths.archived)),
-            Route("/jobs/{job}/events", _answered(paths.events)),
-            Route("/jobs/{job}/{rest:path}", _answered(paths.archived)),
-        ],
-        exception_handlers={HTTPException: _http_problem},
-    )
-    app.router.redirect_slashes = False
-    return Access(
-        app, bind_address=bind_address, token=token, open_paths=("/", "/static/", "/config")
-    )
+    paths = HistoryPaths(archives, bool(token))
+    routes = [
+        Route("/config", _answered(paths.config)),
+        Route("/overview", _answered(paths.overview)),
+        Route("/jobs", _answered(paths.job_ids)),
+        Route("/jobs/overview", _answered(paths.summaries)),
+        Route("/jobs/{job}", _answered(paths.archived)),
+        Route("/jobs/{job}/events", _answered(paths.events)),
+        Route("/jobs/{job}/{rest:path}", _answered(paths.archived)),
+    ]
+    return protected_app(routes, _http_problem, bind_address, token, ("/config",))
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:
@@ -190,7 +181,7 @@ def _json(body: bytes) -> Response:
 
 
 def _some_lines(answer: bytes, request: Request) -> bytes:
-    """Those behind ``after``, as many as ``limit`` says."""
+    """The lines after number ``after``, at most ``limit``."""
     after, limit = _number(request, "after", 0), _number(request, "limit", MOST_LINES)
     lines: list[tuple[int, msgspec.Raw]] = []
     for line in _decoded(answer, _Lines).lines:

@@ -4,6 +4,7 @@ Law: a request can name a file of the page and nothing else; names are looked up
 never joined to a path. The files hold no data, so that they need no token.
 """
 
+from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files
 from mimetypes import guess_type
 from typing import TYPE_CHECKING, Final
@@ -39,19 +40,35 @@ def make_app(
     """Answers about these jobs; an empty token: nobody needs one."""
     needs_token = bool(token)
     endpoints = all_endpoints(needs_token=needs_token, subtask_metrics=settings.subtask_metrics)
+    found = routes(endpoints, Services(jobs, streams, needs_token))
+    opened = [endpoint.path for endpoint in endpoints if not endpoint.needs_token]
+    return protected_app(found, _http_problem, settings.bind_address, token, opened)
+
+
+def protected_app(
+    paths: Sequence[Route],
+    refuse: Callable[[Request, Exception], Awaitable[Response]],
+    bind_address: str,
+    token: str,
+    opened: Sequence[str],
+) -> ASGIApp:
+    """These paths with the files of the page; ``opened``: paths that need no token.
+
+    ``refuse`` answers what Starlette itself does not know.
+    """
     static = PageFiles()
     app = Starlette(
         routes=[
             Route("/", static.index),
             Route("/static/{name:path}", static.file),
-            *routes(endpoints, Services(jobs, streams, needs_token)),
+            *paths,
         ],
-        exception_handlers={HTTPException: _http_problem},
+        exception_handlers={HTTPException: refuse},
     )
     app.router.redirect_slashes = False
-    opened = [endpoint.path for endpoint in endpoints if not endpoint.needs_token]
-    open_paths = ("/", "/static/", *opened)
-    return Access(app, bind_address=settings.bind_address, token=token, open_paths=open_paths)
+    return Access(
+        app, bind_address=bind_address, token=token, open_paths=("/", "/static/", *opened)
+    )
 
 
 def all_endpoints(*, needs_token: bool, subtask_metrics: bool) -> list[Endpoint]:

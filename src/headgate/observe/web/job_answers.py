@@ -1,14 +1,12 @@
-"""The answers about a job and its vertices: lists, graph, subtasks, back pressure, metrics.
+"""The answers about a job and its vertices: lists, graph, subtasks.
 
 Functions of what was seen, without a clock or a server, so that they can answer for any job that
-has figures. Levels of back pressure are Flink's: up to a tenth of the time is fine, more than a
-half is high. Law: a task that has not reported yet counts as created.
+has figures. Law: a task that has not reported yet counts as created.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from statistics import median
 from typing import Any, Final
 
@@ -20,20 +18,16 @@ from headgate.base.figures import OperatorFigures, metric_of, metrics_of
 from headgate.base.messages import TaskFigures, TaskState
 from headgate.observe.analysis.diagnosis import Diagnosis
 from headgate.observe.analysis.windows import JobWindow, TaskCounters, TaskWindow, VertexWindow
-from headgate.observe.observed import ObservedJob, job_metrics, task_metrics
+from headgate.observe.observed import ObservedJob
 from headgate.observe.web.answers import (
     EdgeDetails,
     JobDetails,
     JobSummary,
-    MetricSummary,
-    MetricValue,
     OperatorDetails,
     Rates,
-    SubtaskBackpressure,
     SubtaskDetails,
     TaskCounts,
     Totals,
-    VertexBackpressure,
     VertexDetails,
     VertexSubtasks,
 )
@@ -255,10 +249,6 @@ def latency(measured_ms: Sequence[float], *, is_median: bool = False) -> float |
     return median(found) if is_median else max(found)
 
 
-LOW: Final = 0.1
-HIGH: Final = 0.5
-
-
 def vertex_subtasks(sight: Sight, vertex: JobVertex) -> VertexSubtasks:
     """The vertex, and each of its tasks."""
     window = sight.window.vertices[vertex.id]
@@ -294,95 +284,3 @@ def subtask_details(window: TaskWindow, host: str, now_ms: int) -> SubtaskDetail
         input_watermarks=[known_watermark(mark) for mark in task.input_watermarks_ms],
         **fields,
     )
-
-
-def vertex_backpressure(sight: Sight, vertex: JobVertex) -> VertexBackpressure:
-    """How much each subtask waits for buffers."""
-    subtasks = []
-    for task, gain in by_subtask(sight.window.vertices[vertex.id]):
-        ratio = gain.backpressured
-        subtasks.append(
-            SubtaskBackpressure(
-                subtask=task.subtask,
-                backpressure_level=backpressure_level(ratio),
-                ratio=ratio,
-                idle_ratio=gain.idle,
-                busy_ratio=gain.busy,
-                soft_ratio=gain.share(gain.soft_backpressured_ms),
-                hard_ratio=gain.share(gain.hard_backpressured_ms),
-            )
-        )
-    worst = max((subtask.ratio for subtask in subtasks), default=0.0)
-    return VertexBackpressure("ok", backpressure_level(worst), sight.now_ms, subtasks)
-
-
-def backpressure_level(ratio: float) -> str:
-    if ratio <= LOW:
-        return "ok"
-    return "low" if ratio <= HIGH else "high"
-
-
-def vertex_watermarks(sight: Sight, vertex: JobVertex) -> list[MetricValue]:
-    """``<subtask>.currentInputWatermark``, the lowest of its inputs, as Flink names it."""
-    found = []
-    for task, _ in by_subtask(sight.window.vertices[vertex.id]):
-        lowest = min(task.input_watermarks_ms, default=task.output_watermark_ms)
-        found.append(MetricValue(f"{task.subtask}.currentInputWatermark", str(lowest)))
-    return found
-
-
-def job_metric_values(sight: Sight, wanted: Collection[str]) -> list[MetricValue]:
-    """Those of ``JobClient.get_metrics``; nothing is wanted: only the names."""
-    job, checkpoints = sight.job, sight.job.checkpoints()
-    tasks = [task.figures for vertex in sight.window.vertices for task in by_subtask(vertex)]
-    stored = (record for record in checkpoints.records if record.status == "completed")
-    metrics = {
-        **task_metrics(job.graph, tasks),
-        **job_metrics(job.restarts(), checkpoints, next(stored, None)),
-    }
-    return _chosen(metrics, wanted)
-
-
-def subtask_metric_values(
-    sight: Sight, vertex: JobVertex, subtask: int, wanted: Collection[str]
-) -> list[MetricValue]:
-    """The same of one task, named without vertex and subtask."""
-    return _chosen(_metrics_of(sight, vertex).get(subtask, {}), wanted)
-
-
-def vertex_metric_summaries(
-    sight: Sight, vertex: JobVertex, wanted: Collection[str]
-) -> list[MetricSummary]:
-    """Numbers of all subtasks together."""
-    values: dict[str, list[float]] = {}
-    for metrics in _metrics_of(sight, vertex).values():
-        for name, value in metrics.items():
-            if isinstance(value, int | float):
-                values.setdefault(name, []).append(float(value))
-    if not wanted:
-        return [MetricSummary(name) for name in values]
-    return [
-        MetricSummary(name, min(found), max(found), sum(found) / len(found), sum(found))
-        for name, found in values.items()
-        if name in wanted
-    ]
-
-
-def _metrics_of(sight: Sight, vertex: JobVertex) -> dict[int, dict[str, object]]:
-    """By subtask."""
-    found = {}
-    for task, _ in by_subtask(sight.window.vertices[vertex.id]):
-        prefix = len(f"{vertex.name}.{task.subtask}.")
-        metrics = task_metrics(sight.job.graph, [task])
-        found[task.subtask] = {name[prefix:]: value for name, value in metrics.items()}
-    return found
-
-
-def _chosen(metrics: Mapping[str, object], wanted: Collection[str]) -> list[MetricValue]:
-    if not wanted:
-        return [MetricValue(name) for name in metrics]
-    return [MetricValue(name, _text(metrics[name])) for name in wanted if name in metrics]
-
-
-def _text(value: object) -> str:
-    return str(value.value if isinstance(value, Enum) else value)

@@ -4,6 +4,8 @@ All of it is there after the end of a job, too, and no path here waits for a tas
 """
 
 from collections import Counter
+from collections.abc import Collection, Mapping
+from enum import Enum
 from functools import partial
 from typing import Final
 
@@ -13,6 +15,7 @@ from starlette.responses import Response
 from headgate import __version__
 from headgate.base.job_records import CheckpointRecord
 from headgate.base.redaction import redacted
+from headgate.observe import observed
 from headgate.observe.prometheus import content_type, exposition
 from headgate.observe.web.answers import (
     CheckpointCount,
@@ -33,6 +36,7 @@ from headgate.observe.web.answers import (
     MetricValue,
     PageConfig,
     PlanGraph,
+    SubtaskBackpressure,
     TaskManagerDetails,
     VertexBackpressure,
     VertexSubtasks,
@@ -47,17 +51,14 @@ from headgate.observe.web.endpoints import (
     whole_number,
 )
 from headgate.observe.web.job_answers import (
-    job_metric_values,
-    subtask_metric_values,
-    vertex_backpressure,
-    vertex_metric_summaries,
+    by_subtask,
     vertex_subtasks,
-    vertex_watermarks,
 )
 from headgate.plan.drawing import draw_svg
 from headgate.plan.job_graph import JobGraph, JobVertex
 
 REFRESH_MS: Final = 1_000
+LOW, HIGH = 0.1, 0.5
 MAX_LINES: Final = 10_000
 AFTER: Final = Parameter("after", 0, "The number of a line; only later ones are wanted.", 0)
 LIMIT: Final = Parameter("limit", 1000, "So many lines at most.", 1, MAX_LINES)
@@ -256,14 +257,39 @@ def subtasks(request: Request) -> Response:
 
 @ENDPOINTS.get(f"{VERTEX}/backpressure", "Back pressure of the subtasks", VertexBackpressure)
 def backpressure(request: Request) -> VertexBackpressure:
-    """Over the last ten seconds."""
-    return vertex_backpressure(request.shown.sight(), request.vertex)
+    """How much each subtask waited for buffers in the last ten seconds."""
+    sight = request.shown.sight()
+    subtasks = [
+        SubtaskBackpressure(
+            subtask=task.subtask,
+            backpressure_level=_level(gain.backpressured),
+            ratio=gain.backpressured,
+            idle_ratio=gain.idle,
+            busy_ratio=gain.busy,
+            soft_ratio=gain.share(gain.soft_backpressured_ms),
+            hard_ratio=gain.share(gain.hard_backpressured_ms),
+        )
+        for task, gain in by_subtask(sight.window.vertices[request.vertex.id])
+    ]
+    worst = max((subtask.ratio for subtask in subtasks), default=0.0)
+    return VertexBackpressure("ok", _level(worst), sight.now_ms, subtasks)
+
+
+def _level(ratio: float) -> str:
+    """As Flink has it: up to a tenth of the time is fine, more than a half is high."""
+    if ratio <= LOW:
+        return "ok"
+    return "low" if ratio <= HIGH else "high"
 
 
 @ENDPOINTS.get(f"{VERTEX}/watermarks", "Watermarks of the subtasks", MetricValue, is_list=True)
 def watermarks(request: Request) -> list[MetricValue]:
-    """Of the inputs."""
-    return vertex_watermarks(request.shown.sight(), request.vertex)
+    """``<subtask>.currentInputWatermark``, the lowest of its inputs, as Flink names it."""
+    found = []
+    for task, _ in by_subtask(request.shown.sight().window.vertices[request.vertex.id]):
+        lowest = min(task.input_watermarks_ms, default=task.output_watermark_ms)
+        found.append(MetricValue(f"{task.subtask}.currentInputWatermark", str(lowest)))
+    return found
 
 
 @ENDPOINTS.get(
@@ -274,8 +300,20 @@ def watermarks(request: Request) -> list[MetricValue]:
     is_list=True,
 )
 def vertex_metrics(request: Request) -> list[MetricSummary]:
-    """Minimum, maximum, average and sum."""
-    return vertex_metric_summaries(request.shown.sight(), request.vertex, _wanted(request))
+    """Minimum, maximum, average and sum of the metrics that are numbers."""
+    wanted = _wanted(request)
+    values: dict[str, list[float]] = {}
+    for metrics in _metrics_of(request).values():
+        for name, value in metrics.items():
+            if isinstance(value, int | float):
+                values.setdefault(name, []).append(float(value))
+    if not wanted:
+        return [MetricSummary(name) for name in values]
+    return [
+        MetricSummary(name, min(found), max(found), sum(found) / len(found), sum(found))
+        for name, found in values.items()
+        if name in wanted
+    ]
 
 
 @ENDPOINTS.get(
@@ -286,9 +324,8 @@ def vertex_metrics(request: Request) -> list[MetricSummary]:
     is_list=True,
 )
 def subtask_metrics(request: Request) -> list[MetricValue]:
-    """None, if the subtask has not reported yet."""
-    sight = request.shown.sight()
-    return subtask_metric_values(sight, request.vertex, request.subtask, _wanted(request))
+    """Named without vertex and subtask; none, if the subtask has not reported yet."""
+    return _chosen(_metrics_of(request).get(request.subtask, {}), _wanted(request))
 
 
 @ENDPOINTS.get(
@@ -300,7 +337,36 @@ def subtask_metrics(request: Request) -> list[MetricValue]:
 )
 def job_metrics(request: Request) -> list[MetricValue]:
     """As ``JobClient.get_metrics`` names them."""
-    return job_metric_values(request.shown.sight(), _wanted(request))
+    sight = request.shown.sight()
+    job, checkpoints = sight.job, sight.job.checkpoints()
+    tasks = [task.figures for vertex in sight.window.vertices for task in by_subtask(vertex)]
+    stored = (record for record in checkpoints.records if record.status == "completed")
+    metrics = {
+        **observed.task_metrics(job.graph, tasks),
+        **observed.job_metrics(job.restarts(), checkpoints, next(stored, None)),
+    }
+    return _chosen(metrics, _wanted(request))
+
+
+def _metrics_of(request: Request) -> dict[int, dict[str, object]]:
+    """The metrics of the vertex by subtask."""
+    sight, vertex = request.shown.sight(), request.vertex
+    found = {}
+    for task, _ in by_subtask(sight.window.vertices[vertex.id]):
+        prefix = len(f"{vertex.name}.{task.subtask}.")
+        metrics = observed.task_metrics(sight.job.graph, [task])
+        found[task.subtask] = {name[prefix:]: value for name, value in metrics.items()}
+    return found
+
+
+def _chosen(metrics: Mapping[str, object], wanted: Collection[str]) -> list[MetricValue]:
+    if not wanted:
+        return [MetricValue(name) for name in metrics]
+    return [MetricValue(name, _text(metrics[name])) for name in wanted if name in metrics]
+
+
+def _text(value: object) -> str:
+    return str(value.value if isinstance(value, Enum) else value)
 
 
 def _wanted(request: Request) -> list[str]:
