@@ -44,7 +44,7 @@ def test_the_first_answer_of_a_task_counts() -> None:
     pending.acked(state("0.0", 5), CheckpointFigures(unaligned=True), 0)
     pending.finished("0.0")
     assert pending.missing == ["1.0"]
-    assert not pending.is_whole
+    assert not pending.is_fully_acknowledged
     with pytest.raises(AssertionError, match="waits for"):
         pending.complete(row(1, 1), WALL_MS)
     pending.acked(state("1.0", 4), FIGURES, 0)

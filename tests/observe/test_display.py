@@ -55,7 +55,7 @@ def test_a_second_job_is_shown_after_the_first_has_ended() -> None:
 
 def test_without_a_terminal_the_log_has_lines(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "headgate.progress")
-    display = Display(Console(file=io.StringIO()), tell_s=0.01)
+    display = Display(Console(file=io.StringIO()), log_s=0.01)
     job = a_job()
     display.watch(job)
     while not any("7 in" in message for message in caplog.messages):

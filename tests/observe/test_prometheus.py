@@ -48,7 +48,7 @@ from headgate.observe.prometheus import (  # noqa: E402
     exposition,
     shown_jobs,
 )
-from headgate.observe.user_metrics import tell_once  # noqa: E402
+from headgate.observe.user_metrics import warn_once  # noqa: E402
 
 NOW_MS = STARTED_AT_MS + 60_000
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"
@@ -327,7 +327,7 @@ def test_a_thousand_subtasks_and_many_channels_have_as_many_series_as_two() -> N
 
 
 def test_more_subtasks_than_can_be_shown_are_merged(caplog: pytest.LogCaptureFixture) -> None:
-    tell_once.cache_clear()
+    warn_once.cache_clear()
     tasks = [figures(MIDDLE, subtask, records=1) for subtask in range(MAX_SUBTASKS + 1)]
     for _ in range(2):
         scrape = Scrape(StillJob(tasks), subtasks=True)

@@ -20,7 +20,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from headgate.observe.prometheus import exposition
-from headgate.observe.user_metrics import MAX_METRICS, clean_name, tell_once
+from headgate.observe.user_metrics import MAX_METRICS, clean_name, warn_once
 
 VALUES: dict[str, dict[str, int | float]] = {
     "counter": {"count": 5},
@@ -32,9 +32,9 @@ VALUES: dict[str, dict[str, int | float]] = {
 
 @pytest.fixture(autouse=True)
 def _tell_again() -> Iterator[None]:
-    tell_once.cache_clear()
+    warn_once.cache_clear()
     yield
-    tell_once.cache_clear()
+    warn_once.cache_clear()
 
 
 def figure(

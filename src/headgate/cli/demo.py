@@ -107,7 +107,7 @@ def run_orders(env: StreamExecutionEnvironment, *, stays: bool) -> SparkJob | Fr
 
 
 def size_of(orders: int | None, seconds: float | None, rate: float | None, *, stays: bool) -> Size:
-    """Of orders and seconds, what is not given follows from the other."""
+    """What is not given of orders and seconds follows from the other."""
     if seconds is None:
         seconds = orders / PER_S if orders else LONG_S if stays else BRIEF_S
     return Size(orders or round(PER_S * (seconds or BRIEF_S)), TASKS, seconds, rate)
@@ -138,7 +138,7 @@ def introduction(size: Size, *, stays: bool) -> str:
 
 
 def _own_python() -> str:
-    """As it can be typed here."""
+    """The shortest path of this Python that can be typed here."""
     return min(sys.executable, os.path.relpath(sys.executable), key=len)
 
 

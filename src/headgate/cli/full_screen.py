@@ -73,7 +73,7 @@ class FullScreen:
             # late: it runs between two instructions of the main thread, which may wait by then.
             self._wakeup_before = signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
             for number in _WAKES:
-                self._handlers[number] = signal.signal(number, self._signalled)
+                self._handlers[number] = signal.signal(number, self._on_signal)
             self._take()
         except BaseException:
             self._release()
@@ -113,7 +113,7 @@ class FullScreen:
             typed += os.read(self._keyboard, _READ) if more else b""
         return list(decode_keys(typed))
 
-    def _signalled(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stops = self._stops or number == signal.SIGTSTP
 
     def _stop(self) -> None:
@@ -146,7 +146,7 @@ class FullScreen:
 
 
 def decode_keys(typed: bytes) -> Iterator[Key]:
-    """Names of the keys behind what a terminal sends; sequences that nobody knows are skipped."""
+    """The keys that a terminal has sent; unknown sequences are skipped."""
     at = 0
     while at < len(typed):
         if typed[at] != 0x1B:

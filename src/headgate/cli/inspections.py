@@ -204,7 +204,7 @@ def peek(
 
     They are decoded, and none is taken away. VERTEX is its number, its name, or a part of its
     name. Records wait if the vertex, or what
-    comes behind it, is slower than what it reads from.
+    comes after it, is slower than what it reads from.
     """
 
     page = RestClient(find_job(job))
@@ -324,7 +324,7 @@ def get(
 
 
 def _state_fields(found: "ShownState") -> dict[str, object]:
-    """For one JSON object."""
+    """The fields of one JSON object."""
     values = [
         {
             "key": value.key,

@@ -37,7 +37,7 @@ from headgate.plan.table import aligned, clean
 JOB = click.argument("job")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 LOOK_S: Final = 0.1
-"""Between two looks at whether a job that was cancelled has ended."""
+"""Pause between two looks at whether a job that was cancelled has ended."""
 WHY_S: Final = 2.0
 """How long a driver may take to say what limits its job before the list goes without it."""
 _HEADS: Final = {"job": "id", "name": "name", "state": "state", "since": "since", "pid": "process"}
@@ -111,7 +111,7 @@ def cancel_by_page(entry: "JobEntry") -> str:
 
 
 def cancel_by_control(entry: "JobEntry") -> str:
-    """The same over the control port."""
+    """Cancel over the control port; returns the state in which the job has ended."""
 
     answer = ask(entry, CancelAsked("`headgate cancel` was called"))
     assert isinstance(answer, JobAnswer), "a cancellation is answered with the job's state"

@@ -22,7 +22,7 @@ from headgate.observe.logs import JsonLines, TextLines
 from headgate.observe.web.answers import JobLogLines
 
 LOOK_S: Final = 1.0
-"""Between two looks at what is new."""
+"""Pause between two looks at what is new."""
 PAGE_LINES: Final = 1_000
 """Asked for at a time."""
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -62,7 +62,7 @@ def logs(job: str | None, follow: bool, level: str | None, tail: int | None, as_
 
 
 def new_lines(page: "RestClient", after: int) -> list[LogLine]:
-    """All with a number above this one."""
+    """All lines with a number above this one."""
 
     found: list[LogLine] = []
     for _ in count():
@@ -89,13 +89,13 @@ def followed(page: "RestClient", after: int) -> Iterator[list[LogLine]]:
 
 
 def weight(line: LogLine) -> int:
-    """Of its level; a level of the user's own passes every filter."""
+    """Weight of the line's level; a level of the user's own passes every filter."""
     found = logging.getLevelName(line.level)
     return found if isinstance(found, int) else logging.CRITICAL
 
 
 def show(lines: list[LogLine], page: "RestClient", as_json: bool) -> None:
-    """As the log has them, without letters that would move a terminal's cursor."""
+    """Print the lines as the log has them, without letters that would move a terminal's cursor."""
 
     formatter = JsonLines() if as_json else TextLines()
     for line in lines:

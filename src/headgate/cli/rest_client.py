@@ -23,7 +23,7 @@ from headgate.observe.web.json_objects import decode
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
 DEADLINE_S: Final = 10.0
-"""For an answer that needs no measurement; the driver is on this machine, but may be busy."""
+"""Deadline of an answer that needs no measurement; the driver may be busy."""
 LARGEST: Final = 256 * 1024 * 1024
 _CHUNK: Final = 1024 * 1024
 
@@ -49,7 +49,7 @@ class RequestRefused(HeadgateError):
 
 
 class StateAnswer(msgspec.Struct):
-    """Of all that ``GET /jobs/{id}`` answers, the name of its JobStatus."""
+    """The part of the answer of ``GET /jobs/{id}`` that is the name of its JobStatus."""
 
     state: str
 
@@ -150,7 +150,7 @@ def _reasons(body: bytes) -> list[str]:
 
 
 class VertexNotFound(HeadgateError):
-    """No vertex is called so, or several are."""
+    """No vertex has this name, or several have it."""
 
     def __init__(self, called: str, problem: str, vertices: Sequence[VertexDetails]) -> None:
         named = ", ".join(f"{vertex.id} ({vertex.name})" for vertex in vertices)
@@ -166,7 +166,7 @@ def find_vertex(page: RestClient, called: str) -> VertexDetails:
 
 
 def pick_vertex(vertices: Sequence[VertexDetails], called: str) -> VertexDetails:
-    """The same, of these vertices."""
+    """The vertex of these with this number or name; raises VertexNotFound."""
     text = called.casefold()
     for fits in (
         [vertex for vertex in vertices if vertex.id == called],

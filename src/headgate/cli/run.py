@@ -52,7 +52,7 @@ PROGRESS: Final = "headgate.progress"
 STRICT: Final = "headgate.strict"
 SHIP_SIZE: Final = "headgate.ship.max-size"
 LARGEST: Final = 5
-"""Of the packages that are shipped, so many are named."""
+"""How many of the shipped packages are named, the largest."""
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -282,7 +282,7 @@ def session_flags(master: str | None, remote: str | None) -> dict[str, str]:
 
 
 def log_as_asked(flags: dict[str, str]) -> None:
-    """From the first line on, also of what is wrong with the settings."""
+    """Set up logs before anything is logged, also about what is wrong with the settings."""
 
     set_flags(flags)
     settings = log_settings(given_settings())
@@ -290,7 +290,7 @@ def log_as_asked(flags: dict[str, str]) -> None:
 
 
 def pass_to_headgate(flags: dict[str, str]) -> None:
-    """For every environment of this process. Progress is shown unless somebody says no."""
+    """Give the settings to every environment of this process; progress is shown by default."""
 
     set_flags(flags)
     given = given_settings()
@@ -300,7 +300,7 @@ def pass_to_headgate(flags: dict[str, str]) -> None:
 
 
 def pass_to_spark(flags: dict[str, str]) -> None:
-    """For a session that the program makes by itself, which knows nothing of our flags."""
+    """Give the settings to a session that the program makes by itself."""
     if remote := flags.get(REMOTE):
         environ[REMOTE_VARIABLE] = remote
     pairs = [

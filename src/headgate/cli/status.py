@@ -139,7 +139,7 @@ def ui(job: str | None, opens: bool, as_json: bool) -> int:
 
 
 def page_address(entry: "JobEntry") -> str:
-    """Of the job's page; a token stands behind the #, which no browser sends to a server."""
+    """The address of the job's page; a token follows the #, which no browser sends to a server."""
     path = f"/jobs/{quote(entry.job, safe='')}"
     if entry.token:
         path = f"token={quote(entry.token, safe='')}&path={path}"

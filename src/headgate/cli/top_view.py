@@ -123,12 +123,12 @@ class TopView:
 
     @property
     def vertices(self) -> "list[VertexDetails]":
-        """In the chosen order."""
+        """The lines in the chosen order."""
         return [] if self.facts is None else _ordered(self.facts.job.vertices, self.order)
 
     @property
     def tasks(self) -> "list[SubtaskDetails]":
-        """In the chosen order."""
+        """The lines in the chosen order."""
         return _ordered(self.subtasks, self.order)
 
     def keys(self) -> list[Any]:

@@ -124,7 +124,7 @@ class StartedJobs:
         restore_interrupt_handler()
 
     def wait(self) -> None:
-        """For those that the program has left running; raises what made one of them fail."""
+        """Wait for the jobs that the program has left running; raises what made one fail."""
         for job in self.started:
             if not job.has_ended():
                 job.wait()

@@ -115,7 +115,7 @@ class Attempt:
     # Tasks.
 
     def state_of(self, run: str, task: str) -> TaskState | None:
-        """Of a task that is deployed and has not ended; None: reports on it are ignored."""
+        """State of a task that is deployed and has not ended; None: reports on it are ignored."""
         state = self.states.get(task) if run == self.plan.run else None
         return None if state is None or state is TaskState.CREATED or state.has_ended else state
 
@@ -159,7 +159,7 @@ class Attempt:
     # Splits.
 
     def assignment_of(self, run: str, uid: str) -> SplitAssignment | None:
-        """Of a source of this attempt; None: there is none."""
+        """The assignment of a source of this attempt; None: there is none."""
         if run != self.plan.run:
             return None
         return next((splits for splits in self.splits if splits.source.uid == uid), None)

@@ -110,7 +110,7 @@ class CheckpointCoordinator:
         if self._settings.is_enabled:
             first_ms = now_ms + self._settings.interval_ms
             self._due_ms = first_ms if self._due_ms is None else min(self._due_ms, first_ms)
-        return self._go_on(now_ms)
+        return self._trigger_due(now_ms)
 
     def tick(self, now_ms: float) -> list[CheckpointEffect]:
         """Time has passed."""
@@ -121,7 +121,7 @@ class CheckpointCoordinator:
                 waiting = _names(pending.missing)
                 reason = f"it was not complete after {timeout_ms} ms; it still waits for {waiting}"
                 effects += self._give_up(pending, reason, now_ms)
-        return effects + self._go_on(now_ms)
+        return effects + self._trigger_due(now_ms)
 
     def reported(self, report: CheckpointReport, now_ms: float) -> list[CheckpointEffect]:
         """A task manager reports."""
@@ -143,7 +143,7 @@ class CheckpointCoordinator:
         if pending is None:  # what is of earlier runs is left to the storage's own cleaning
             return self._discard(checkpoint, (state,)) if checkpoint in self._given_up else []
         pending.acked(state, figures, now_ms)
-        return self._store_if_whole(pending, now_ms) + self._go_on(now_ms)
+        return self._store_if_acknowledged(pending, now_ms) + self._trigger_due(now_ms)
 
     def declined(
         self, checkpoint: int, task: str, reason: str, now_ms: float, *, subsumed: bool = False
@@ -153,7 +153,7 @@ class CheckpointCoordinator:
         if pending is None or pending.is_storing:
             return []
         why = f"task {task} declined it: {reason}"
-        return self._give_up(pending, why, now_ms, counts=not subsumed) + self._go_on(now_ms)
+        return self._give_up(pending, why, now_ms, counts=not subsumed) + self._trigger_due(now_ms)
 
     def task_finished(self, task: str, now_ms: float) -> list[CheckpointEffect]:
         """A task has finished; what it had taken of a checkpoint was acknowledged before."""
@@ -163,19 +163,19 @@ class CheckpointCoordinator:
                 if not pending.is_storing:
                     pending.finished(task)
                     effects += self._trigger_heads(pending)
-                    effects += self._store_if_whole(pending, now_ms)
-        return effects + self._go_on(now_ms)
+                    effects += self._store_if_acknowledged(pending, now_ms)
+        return effects + self._trigger_due(now_ms)
 
     def checkpoint_wanted(self, now_ms: float) -> list[CheckpointEffect]:
         """A task waits for a complete checkpoint, to commit or to finish: not for the interval."""
         if self._settings.is_enabled and not self._ended_because:  # perhaps some do not run yet
             self._due_ms = now_ms if self._due_ms is None else min(self._due_ms, now_ms)
-        return self._go_on(now_ms)
+        return self._trigger_due(now_ms)
 
     def savepoint_wanted(self, directory: str, stop: Stop, now_ms: float) -> list[CheckpointEffect]:
         """Somebody wants a savepoint in a directory of its own, and perhaps the job to end."""
         self._stopping.savepoint_wanted(directory, stop)
-        return self._go_on(now_ms)
+        return self._trigger_due(now_ms)
 
     def stored(self, checkpoint: int, now_ms: float) -> list[CheckpointEffect]:
         """The metadata is written: the checkpoint is complete."""
@@ -185,7 +185,7 @@ class CheckpointCoordinator:
         self._paused_until_ms = now_ms + self._settings.min_pause_ms
         if pending.subsumed:
             self._log.aborted(pending, "a newer one was complete first", now_ms, counts=False)
-            return [DropCheckpoint(metadata), *self._go_on(now_ms)]
+            return [DropCheckpoint(metadata), *self._trigger_due(now_ms)]
         self._log.stored(pending, now_ms)
         effects: list[CheckpointEffect] = []
         stops = self._stopping.stored(checkpoint)
@@ -196,10 +196,10 @@ class CheckpointCoordinator:
             if stops:
                 self._history.stopped_with(StoreCheckpoint(metadata, directory, ends_job=True))
                 effects += self._subsume(checkpoint, now_ms)
-            return [*effects, SavepointDone(directory, checkpoint), *self._go_on(now_ms)]
+            return [*effects, SavepointDone(directory, checkpoint), *self._trigger_due(now_ms)]
         self._failures = 0
         effects += self._history.completed(metadata)
-        return effects + self._subsume(checkpoint, now_ms) + self._go_on(now_ms)
+        return effects + self._subsume(checkpoint, now_ms) + self._trigger_due(now_ms)
 
     def store_failed(self, checkpoint: int, reason: str, now_ms: float) -> list[CheckpointEffect]:
         """The metadata could not be written, or it is not known whether it was."""
@@ -211,7 +211,7 @@ class CheckpointCoordinator:
         why = f"it could not be stored: {reason}"
         counts = not pending.subsumed and not self._ended_because
         effects += self._give_up(pending, why, now_ms, counts=counts)
-        return effects + self._go_on(now_ms)
+        return effects + self._trigger_due(now_ms)
 
     def run_ending(self, reason: str, now_ms: float) -> list[CheckpointEffect]:
         """The run fails, is cancelled, or has finished; only what is being stored goes on."""
@@ -232,7 +232,7 @@ class CheckpointCoordinator:
         assert sum(not pending.is_savepoint for pending in self._pending.values()) <= self._limit
         assert len(kept) == 1 or not any(pending.is_savepoint for pending in kept)
         assert list(self._pending) == sorted(self._pending)
-        assert not any(pending.is_whole for pending in kept)
+        assert not any(pending.is_fully_acknowledged for pending in kept)
         assert not (kept and self._ended_because)
         self._stopping.check()
         self._log.check()
@@ -267,7 +267,7 @@ class CheckpointCoordinator:
             return False
         return sum(not p.is_savepoint for p in self._pending.values()) < self._limit
 
-    def _go_on(self, now_ms: float) -> list[CheckpointEffect]:
+    def _trigger_due(self, now_ms: float) -> list[CheckpointEffect]:
         """Begin what is due and may be begun."""
         if not self._takes_more:
             waits = not self._is_running and not self._ended_because
@@ -280,7 +280,7 @@ class CheckpointCoordinator:
                 self._wall_ms(), CheckpointKind.SAVEPOINT, stop, directory=directory
             )
             # Whoever wants another one now is told at once if the job ends with this.
-            return self._begin(options, now_ms) + self._go_on(now_ms)
+            return self._begin(options, now_ms) + self._trigger_due(now_ms)
         due_ms = self._due_ms
         if due_ms is None or not self._may_begin or max(due_ms, self._paused_until_ms) > now_ms:
             return []
@@ -312,9 +312,11 @@ class CheckpointCoordinator:
     def _tell_all(self, message: CheckpointCompleted | CheckpointAborted) -> list[CheckpointEffect]:
         return [Send(slot, message) for slot in self._slots]
 
-    def _store_if_whole(self, pending: PendingCheckpoint, now_ms: float) -> list[CheckpointEffect]:
+    def _store_if_acknowledged(
+        self, pending: PendingCheckpoint, now_ms: float
+    ) -> list[CheckpointEffect]:
         """Store a checkpoint as soon as all its tasks have answered."""
-        if pending.is_storing or not pending.is_whole:
+        if pending.is_storing or not pending.is_fully_acknowledged:
             return []
         if problem := pending.contradiction():
             return self._give_up(pending, problem, now_ms)

@@ -25,7 +25,7 @@ from headgate.control.pending_checkpoint import PendingCheckpoint
 
 KEPT: Final = 20
 PARTS_KEPT: Final = 20_000
-"""Those of 20 checkpoints of 1,000 tasks."""
+"""The parts of 20 checkpoints of 1,000 tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class CheckpointHistory:
 
     @property
     def next_id(self) -> int:
-        """Of the checkpoint to come."""
+        """The number of the next checkpoint."""
         return self._next
 
     def new_id(self) -> int:

@@ -36,19 +36,19 @@ class RunPlan:
     restored: int | None = None
     """The checkpoint that it goes on from."""
     sources: tuple[PlannedSource, ...] = ()
-    """Those whose splits the driver hands out while the run goes on."""
+    """Sources whose splits the driver hands out while the run goes on."""
     rows_wanted: int | None = None
-    """Of a part of a DataFrame: it may end after so many rows; None: not before its end."""
+    """A part of a DataFrame may end after so many rows; None: not before its end."""
 
     def of_task(self, place: int) -> "RunPlan":
-        """The same with one of its tasks, in one slot; of a job whose tasks exchange nothing."""
+        """A plan with one of the tasks, in one slot, for a job whose tasks exchange nothing."""
         task = self.tasks[place]
         assert not task.gates and not task.outputs, f"task {task.id} needs others"
         return replace(self, tasks=(structs.replace(task, slot=0),), slots=1)
 
 
 class TaskManagers:
-    """Those that are here, by slot, with the address of their data port; those that are gone."""
+    """The registered task managers by slot, with their data addresses, and those that are gone."""
 
     def __init__(self, slots: int) -> None:
         self.here: dict[int, Address] = {}

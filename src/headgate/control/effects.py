@@ -12,7 +12,7 @@ from headgate.control.split_assignment import PlannedSource
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Tell the task manager of this slot."""
+    """Send a message to the task manager of this slot."""
 
     slot: int
     message: OfRun | Shutdown
@@ -24,7 +24,7 @@ class StoreCheckpoint:
 
     metadata: Metadata
     directory: str = ""
-    """Of a savepoint, its own; empty: the job's folder for checkpoints."""
+    """The savepoint's own folder; empty: the job's folder for checkpoints."""
     ends_job: bool = False
     """Sinks commit with this savepoint: no later driver may go on from an older checkpoint."""
 
@@ -123,7 +123,7 @@ class Replan:
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Somebody should know this, though the job goes on."""
+    """Log a warning; the job goes on."""
 
     text: str
 
@@ -133,7 +133,7 @@ class AttemptFailed:
     """An attempt has ended, and the run goes on with another one."""
 
     outcome: Outcome
-    """With the root cause."""
+    """How the attempt has ended, with the root cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,5 +173,5 @@ def failure_of(error: Exception, *, is_final: bool = False) -> Failure:
 
 
 def rank_of(failure: Failure) -> FailureRank:
-    """Of a failure that a task has reported."""
+    """The rank of a failure that a task has reported."""
     return FailureRank.CONSEQUENCE if failure.is_consequence else FailureRank.OWN

@@ -47,7 +47,7 @@ def driver_keys(secret: bytes, agreed: bytes) -> SealKeys:
 
 
 def worker_keys(secret: bytes, agreed: bytes) -> SealKeys:
-    """The other side's view of the same."""
+    """The task manager's view of the same keys."""
     keys = driver_keys(secret, agreed)
     return SealKeys(keys.receiving, keys.sending)
 
@@ -58,7 +58,7 @@ class Seal:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self.number = 0
-        """Of the frame that is made or read next."""
+        """Number of the frame that is made or read next."""
 
     def make(self, body: ByteLike) -> bytes:
         """What stands in front of the next body to be sent."""

@@ -97,12 +97,12 @@ class JobRun:
 
     @property
     def plan(self) -> RunPlan:
-        """Of the present attempt."""
+        """The plan of the present attempt."""
         return self._attempt.plan
 
     @property
     def states(self) -> dict[str, TaskState]:
-        """Of the tasks of the present attempt."""
+        """States of the tasks of the present attempt."""
         return self._attempt.states
 
     @property
@@ -230,7 +230,7 @@ class JobRun:
 
     @property
     def unassigned_splits(self) -> dict[str, int]:
-        """Of each source, with its first task: splits that no task has yet."""
+        """Splits of each source that no task has yet, by the source's first task."""
         return {
             next(iter(splits.source.slots)): splits.unassigned for splits in self._attempt.splits
         }
@@ -513,7 +513,7 @@ class JobRun:
         return effects + self._advance(now_ms)
 
     def _awaited(self) -> str:
-        """Who has not come, or has not opened yet."""
+        """What the start waits for: slots without a task manager, or tasks that have not opened."""
         if self._is_planning:
             return "the storage of its checkpoints, to plan the next attempt"
         missing = ", ".join(map(str, self._attempt.placement.missing()))

@@ -110,7 +110,7 @@ class PendingCheckpoint:
         return self.metadata is not None
 
     @property
-    def is_whole(self) -> bool:
+    def is_fully_acknowledged(self) -> bool:
         return len(self.states) == len(self.tasks.members)
 
     @property
@@ -166,7 +166,7 @@ class PendingCheckpoint:
 
     def complete(self, job: CheckpointedJob, completed_ms: int) -> Metadata:
         """It is whole: what is to be stored."""
-        assert self.is_whole, f"checkpoint {self.checkpoint} waits for {self.missing}"
+        assert self.is_fully_acknowledged, f"checkpoint {self.checkpoint} waits for {self.missing}"
         self.metadata = Metadata(
             version=METADATA_VERSION,
             checkpoint=self.checkpoint,

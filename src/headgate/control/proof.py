@@ -36,7 +36,7 @@ class WorkerProof:
 
     @property
     def keys(self) -> SealKeys:
-        """Of this connection, once it is proven."""
+        """The keys that seal this connection, once it is proven."""
         assert self.is_done, "the driver is not proven yet"
         return worker_keys(self._secret, self._agreed)
 
@@ -77,7 +77,7 @@ class DriverProof:
 
     @property
     def keys(self) -> SealKeys:
-        """Of this connection, once it is proven."""
+        """The keys that seal this connection, once it is proven."""
         assert self.is_done, "the task manager is not proven yet"
         return driver_keys(self._secret, self._agreed)
 

@@ -1,7 +1,7 @@
 """The splits of one source in the driver: found by its enumerator, handed out to its tasks.
 
 Driven by ``JobRun``, in every attempt anew. Law: a split is unassigned or was sent to one task, and
-``state`` holds the unassigned ones with the position of the enumerator behind which they were
+``state`` holds the unassigned ones with the position of the enumerator after which they were
 found. So a checkpoint whose triggers are sent in the same step has every split once: here, or in
 the state of the task that it was sent to before. By demand, no task waits while a split does; else
 each split goes at once to the task with the fewest. Tasks learn when there are no more. A task of
@@ -31,7 +31,7 @@ class PlannedSource:
     uid: str
     name: str
     slots: Mapping[str, int]
-    """Of its tasks that are run, in their order."""
+    """Slots of its tasks that are run, in their order."""
     by_demand: bool
     create: Callable[[bytes], SplitEnumerator]
     """Makes the enumerator; it gets the position of an earlier one, pickled."""
@@ -45,7 +45,7 @@ class _TaskTime:
     sent: int = 0
     """Splits, all in all."""
     received: int = 0
-    """Those of them that the report counts."""
+    """The splits that the last report counts."""
     watermark_ms: int = MIN_WATERMARK_MS
     rests: bool = False
     told_ms: int = MIN_WATERMARK_MS
@@ -62,7 +62,7 @@ class SourceTime:
     """
 
     tasks: dict[str, _TaskTime] = field(default_factory=dict)
-    """Those that have not ended."""
+    """The tasks that have not ended."""
 
     def reported(self, report: SourceTimeReported) -> None:
         """A task has moved on, fallen to rest, or got splits."""
@@ -95,7 +95,7 @@ class SourceTime:
 
 
 class SplitAssignment:
-    """Of one source in one attempt."""
+    """The splits of one source in one attempt."""
 
     def __init__(self, run: str, source: PlannedSource) -> None:
         self.source = source
@@ -114,7 +114,7 @@ class SplitAssignment:
         return len(self._unassigned)
 
     def state(self) -> SourceState:
-        """For a checkpoint whose triggers are sent now."""
+        """The state for a checkpoint whose triggers are sent now."""
         return SourceState(
             self.source.uid, self.source.name, self._position, tuple(self._unassigned)
         )
@@ -193,7 +193,7 @@ class SplitAssignment:
         return given
 
     def _take(self, count: int) -> list[SplitData]:
-        """For one task; near the end the shares get smaller, so that all end at the same time."""
+        """Splits for one task; shares get smaller near the end, so that all end together."""
         fair = -(-len(self._unassigned) // len(self.source.slots))
         return [self._unassigned.popleft() for _ in range(min(count, fair))]
 

@@ -45,7 +45,7 @@ STOPS: Final = {
 
 @dataclass(slots=True)
 class Stopping:
-    """Of one run. ``wanted``: savepoints that wait for their turn, and what follows each."""
+    """How one run is stopped. ``wanted``: savepoints that wait, and what follows each."""
 
     state: StopState = StopState.RUNNING
     wanted: list[tuple[str, Stop]] = field(default_factory=list)

@@ -33,7 +33,7 @@ DRAW_S: Final = 0.25
 CELL_S: Final = 0.5
 """Between two pictures in a notebook, whose front end may be far away."""
 LOOK_S: Final = 0.01
-TELL_S: Final = 5.0
+LOG_S: Final = 5.0
 CLOSE_S: Final = 5.0
 WINDOW_S: Final = 5.0
 
@@ -44,11 +44,11 @@ class Display:
     def __init__(
         self,
         console: Console | None = None,
-        tell_s: float = TELL_S,
+        log_s: float = LOG_S,
         shell: NotebookShell | None = None,
     ) -> None:
         self._console = console or Console(stderr=True)
-        self._tell_s = tell_s
+        self._log_s = log_s
         self._shell = shell
         self._lock = threading.Lock()
         self._turn = threading.Lock()  # one picture at a time: the last may just be going
@@ -108,7 +108,7 @@ class Display:
                 elif self._console.is_terminal:
                     self._draw()
                 else:
-                    self._tell()
+                    self._log_progress()
         except Exception:
             log.exception("the display of progress has failed; the jobs go on")
             with self._lock:
@@ -135,19 +135,19 @@ class Display:
             self._nudge.wait(CELL_S)
             self._nudge.clear()
 
-    def _tell(self) -> None:
+    def _log_progress(self) -> None:
         # What is between the two hands lines to the logs of jobs, and shows none.
         has_handlers = log.handlers or logging.getLogger().handlers
         if not has_handlers or not log.isEnabledFor(logging.INFO):
             set_up_logs()
         logged_at = time.monotonic()
         while watches := self._look():
-            if time.monotonic() - logged_at >= self._tell_s:
+            if time.monotonic() - logged_at >= self._log_s:
                 logged_at = time.monotonic()
                 for watch in watches:
                     for line in describe_job(watch.view()):
                         log.info(line, extra=watch.log_facts)
-            self._nudge.wait(min(DRAW_S, self._tell_s))
+            self._nudge.wait(min(DRAW_S, self._log_s))
             self._nudge.clear()
 
     def _look(self) -> "Sequence[_Watch]":
@@ -158,14 +158,14 @@ class Display:
             watch.look()
         ended = [watch for watch in watches if watch.has_ended or watch.is_last]
         for watch in ended:
-            self._say(watch)
+            self._show_end(watch)
         with self._lock:
             self._watches = [watch for watch in self._watches if watch not in ended]
             if not self._watches:
                 self._thread = None
             return list(self._watches)
 
-    def _say(self, watch: "_Watch") -> None:
+    def _show_end(self, watch: "_Watch") -> None:
         view = watch.view()
         if self._shell is not None:
             watch.output(view)

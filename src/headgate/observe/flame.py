@@ -76,7 +76,7 @@ class FrameShare:
 
 
 def hottest_frames(root: FlameNode) -> list[FrameShare]:
-    """Every frame below the root: the user's by their total first, then others by their own."""
+    """Every frame below the root: first the user's, by total; then others, by their own share."""
     own: dict[str, float] = {}
     total: dict[str, float] = {}
     owners: dict[str, FrameOwner] = {}
@@ -133,7 +133,7 @@ def draw_flame(root: FlameNode, title: str, subtitle: str = "") -> str:
 
 
 def owner_of(frames: Sequence[str]) -> FrameOwner:
-    """Of the last of these frames, outermost first.
+    """Whose code the last of these frames is; they are given outermost first.
 
     The user's code begins with the first frame that Headgate calls outside of itself. What lies in
     the same file is the user's, too; the rest was called by it.
@@ -169,14 +169,14 @@ def _draw_below(root: FlameNode, left: float, width: float, whole: float, boxes:
         frames = [*above, node.name] if depth else []
         boxes += _draw_frame(node, frames, x, wide, depth, whole)
         deepest = max(deepest, depth)
-        behind, right = [], x + wide
+        below, right = [], x + wide
         for child in node.children:
             child_wide = wide * child.value / node.value if node.value > 0 else 0.0
             child_wide = min(child_wide, right - x)  # children never stick out
             if child_wide >= NARROWEST:
-                behind.append((frames, child, x, child_wide, depth + 1))
+                below.append((frames, child, x, child_wide, depth + 1))
             x += child_wide
-        waiting += reversed(behind)
+        waiting += reversed(below)
     return deepest
 
 
@@ -214,7 +214,7 @@ def _legend() -> list[str]:
 
 
 def _colour(name: str, owner: FrameOwner | None) -> str:
-    """The same for the same frame in every drawing; light enough for dark letters."""
+    """A frame has one colour in every drawing; it is light enough for dark letters."""
     if owner is None:
         return "#cbd5e1"
     chance = crc32(name.encode("utf-8", "replace"))
@@ -254,7 +254,7 @@ def flame_tree(root: str, samples: Sequence[StackSamples], kind: str) -> FlameNo
 
 
 def _weight(stack: SampledStack, each_ms: float, kind: str) -> float:
-    """In samples."""
+    """How many samples the stack stands for."""
     if kind == "full":
         return float(stack.count)
     on_cpu = min(float(stack.count), stack.cpu_ms / each_ms) if each_ms > 0 else 0.0

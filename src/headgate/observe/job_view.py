@@ -52,7 +52,7 @@ class JobView:
 
 
 def describe_job(view: JobView) -> list[str]:
-    """For a log: a line for each vertex, and what holds the job up."""
+    """Lines for a log: one for each vertex, and what holds the job up."""
     lines = [
         f"{view.name}: {title_of(vertex)}: {vertex.metrics.read_records:,} in, "
         f"{vertex.metrics.write_records:,} out, {vertex.rates.in_per_s:,.0f} in/s, "

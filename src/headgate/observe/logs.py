@@ -1,6 +1,6 @@
 """Log lines of driver and workers: UTC time, level, logger, message, or one JSON object each.
 
-Facts (job, operator, task, subtask, attempt) stand behind the message. Lines that are logged in a
+Facts (job, operator, task, subtask, attempt) follow the message. Lines that are logged in a
 task get them without anybody's help, those of user functions too; see ``core/chain/log_facts``.
 Law: a line is never lost because its message cannot be formatted.
 """
@@ -46,7 +46,7 @@ def set_up_driver_logs(given: Mapping[str, str]) -> None:
 
 
 def set_up_worker_logs(settings: LogSettings | None = None) -> None:
-    """The same in a worker, unless somebody else has said how to log there."""
+    """Set up the logs of a worker, unless it has handlers of somebody else."""
     if _is_ours(logging.getLogger()):
         chosen = log_settings({}) if settings is None else settings
         set_up_logs(chosen.level.value, chosen.format.value)
@@ -135,7 +135,7 @@ def _traceback(record: logging.LogRecord) -> str:
 
 
 def _word(value: object) -> str:
-    """In quotes if it is not a single word."""
+    """The value as text, in quotes if it is not a single word."""
     text = str(value)
     return text if text and text.isprintable() and not set(text) & set(' "=') else json.dumps(text)
 

@@ -61,7 +61,7 @@ class SeriesRecorder:
         self._pending: list[SeriesPoint] = []
         self._merged = 1  # so many points make one
         self.last: SeriesPoint | None = None
-        """As it was added."""
+        """The last point that was added."""
 
     def add(self, point: SeriesPoint) -> None:
         self.last = point
@@ -76,7 +76,7 @@ class SeriesRecorder:
             self._merged *= 2
 
     def points(self) -> tuple[SeriesPoint, ...]:
-        """With what is not merged yet as a last point."""
+        """All points; what is not merged yet is the last one."""
         last = [merge_points(self._pending)] if self._pending else []
         return (*self._points, *last)
 
@@ -162,7 +162,7 @@ _STARTING: Final = (TaskState.CREATED, TaskState.DEPLOYING)
 
 
 class JobObserver:
-    """Of one job."""
+    """Watches one job."""
 
     def __init__(
         self, job: DiagnosedJob, window_s: float = WINDOW_S, least_s: float = LEAST_S
@@ -222,7 +222,7 @@ class JobObserver:
             self._status, self._restarts, self._waits_for = status, restarts, waits_for
             self._has_ended, self._last_ms = ended, at_ms
             self._record(snapshot)
-            self._keep(snapshot)
+            self._retain(snapshot)
 
     def window(self, window_s: float | None = None) -> JobWindow:
         """What the job did in the last seconds of its present attempt, as far as is known.
@@ -241,7 +241,7 @@ class JobObserver:
         return JobSeries(tuple(vertex.name for vertex in self._graph.vertices), points, restarts)
 
     def quick_diagnosis(self) -> Diagnosis:
-        """From counters alone; computed once for each look, or less often for very many tasks."""
+        """The diagnosis from counters alone, once a look, or less often for very many tasks."""
         with self._lock:
             if self._quick is None:
                 left_out = left_out_of(self._figures)
@@ -250,7 +250,7 @@ class JobObserver:
             return self._quick
 
     def diagnose(self, ask: bool = True, seconds: float = PROBE_S) -> Diagnosis:
-        """The same with what a look at the limiting task finds, which takes these seconds.
+        """The diagnosis with what a look at the limiting task finds, which takes these seconds.
 
         Without ``ask`` no task is looked at. An answer that fails leaves the quick diagnosis.
         """
@@ -281,7 +281,7 @@ class JobObserver:
         keys = next((found for found in answers if isinstance(found, KeyCounts)), None)
         return None if stacks is None and keys is None else Probes(stacks, keys)
 
-    # Below: under the lock.
+    # Below: called under the lock.
 
     def _quick_is_old(self, at_ms: float) -> bool:
         age_ms = at_ms - self._quick_ms
@@ -304,8 +304,8 @@ class JobObserver:
             for vertex, (_, counts) in before.totals.items()
         )
 
-    def _keep(self, snapshot: CounterSnapshot) -> None:
-        if not self._is_whole():
+    def _retain(self, snapshot: CounterSnapshot) -> None:
+        if not self._all_running():
             self._snapshots.clear()
             self._began_ms = snapshot.at_ms
             return
@@ -319,7 +319,7 @@ class JobObserver:
         while len(kept) > 2 and kept[1].at_ms <= snapshot.at_ms - self._kept_ms:
             kept.popleft()
 
-    def _is_whole(self) -> bool:
+    def _all_running(self) -> bool:
         """Whether all tasks run, or have run; in a batch job those whose turn it is."""
         if self._has_ended:
             return True
@@ -339,7 +339,7 @@ class JobObserver:
 
     def _new_window(self, window_s: float) -> JobWindow:
         if self._has_ended or len(self._snapshots) < 2:
-            return self._whole()
+            return self._whole_life()
         snapshots = self._snapshots
         since_ms = snapshots[-1].at_ms - window_s * 1000
         first = max(
@@ -350,14 +350,14 @@ class JobObserver:
         window = window_between(self._graph, chosen, self._figures, self._processes)
         return dataclasses.replace(window, open_rates=self._open_rates.rates())
 
-    def _whole(self) -> JobWindow:
+    def _whole_life(self) -> JobWindow:
         """Over the life of the job."""
         last = snapshot_of(self._figures, self._processes, self._last_ms)
         return window_between(self._graph, [EMPTY, last], self._figures, self._processes)
 
     def _diagnosed(self) -> Diagnosis:
         if self._has_ended:
-            return has_ended(self._whole(), self._status.name.lower())
+            return has_ended(self._whole_life(), self._status.name.lower())
         reason = self._cannot_say()
         if reason:
             return cannot_say(reason)
@@ -371,7 +371,7 @@ class JobObserver:
             restarted = "has restarted and " if self._restarts else ""
             waits = f", {self._waits_for}" if self._waits_for else ""
             return f"the job {restarted}is {self._status.name.lower()}{waits}"
-        if not self._is_whole():
+        if not self._all_running():
             return self._missing()
         lasted_s = (self._last_ms - self._began_ms) / 1000
         if lasted_s < self._least_s:

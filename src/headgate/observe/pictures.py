@@ -59,7 +59,7 @@ STATES: Final = {
     "RESTARTING": "yellow",
 }
 HTML_COLOURS: Final = "#dc2626", "#525b6b", "#60a5fa"
-"""Of busy, back-pressured and idle."""
+"""Colours of busy, back-pressured and idle."""
 UNKNOWN: Final = "-"
 WHY: Final = "why: "
 LEFT_OUT: Final = "left out: "
@@ -119,7 +119,7 @@ def draw_job(view: JobView) -> RenderableType:
 
 
 def draw_html(view: JobView) -> str:
-    """The same for a notebook, with the shares in numbers and a link to the page."""
+    """The table of ``draw_job`` for a notebook, with shares as numbers and a link to the page."""
     page = ""
     if view.page:
         page = f' · <a href="{escape(view.page)}" target="_blank" rel="noopener">web page</a>'

@@ -39,7 +39,7 @@ from headgate.base.figures import (
 from headgate.base.job_records import CheckpointPart, CheckpointRecord, CheckpointsRecord
 from headgate.base.messages import TaskFigures
 from headgate.observe.observed import ObservedJob
-from headgate.observe.user_metrics import Labels, UserMetrics, tell_once
+from headgate.observe.user_metrics import Labels, UserMetrics, warn_once
 
 JOB_LABELS: Final = ("job", "job_id")
 PROCESS_LABELS: Final = (*JOB_LABELS, "slot", "host", "pid")
@@ -116,11 +116,11 @@ TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 ENDED_MS: Final = 5 * 60_000
 """How long a job is shown after its end."""
 ENDED_JOBS: Final = 20
-"""So many jobs that have ended are shown, the latest."""
+"""How many of the jobs that have ended are shown, the latest."""
 MAX_SUBTASKS: Final = 2_000
-"""So many are shown one by one; each has some sixty samples of 10 µs or more."""
+"""Most subtasks that are shown one by one; each has some sixty samples of 10 µs or more."""
 MAX_PROCESSES: Final = 200
-"""Of one job, that are shown beside sums over subtasks."""
+"""Most processes of a job that are shown beside sums over subtasks."""
 BOUNDS: Final = (*(f"{bound_ms / 1000:g}" for bound_ms in LATENCY_BOUNDS_MS), "+Inf")
 
 
@@ -134,7 +134,7 @@ def exposition(jobs: Iterable[ObservedJob], *, subtasks: bool = False, accept: s
 
 
 def content_type(accept: str = "") -> str:
-    """Of what ``exposition`` returns for the same header."""
+    """Content type of what ``exposition`` returns for this header."""
     return openmetrics.CONTENT_TYPE_LATEST if _wants_openmetrics(accept) else TEXT
 
 
@@ -144,7 +144,7 @@ def _wants_openmetrics(accept: str) -> bool:
 
 
 def shown_jobs(jobs: Iterable[ObservedJob], now_ms: float) -> list[ObservedJob]:
-    """Those that run and those that have ended lately, the oldest first; of an id the newest."""
+    """The jobs that run or ended lately, the oldest first; of jobs with one id the newest."""
     latest = {job.job_id: job for job in sorted(jobs, key=lambda job: job.started_at_ms)}
     ended = sorted(
         (ended_at_ms, job.job_id)
@@ -173,7 +173,7 @@ class JobSnapshot:
         }
 
     def labels_of(self, part: TaskFigures | CheckpointPart) -> Labels:
-        """Of the vertex that a subtask belongs to."""
+        """Labels of the vertex that a subtask belongs to."""
         return self._vertices[part.vertex]
 
 
@@ -182,7 +182,7 @@ def _snapshots(jobs: Iterable[ObservedJob]) -> Iterator[JobSnapshot]:
         try:
             yield JobSnapshot(job)
         except Exception as error:  # the others are shown all the same
-            tell_once(f"job {job.job_id} is not shown to Prometheus: {type(error).__name__}")
+            warn_once(f"job {job.job_id} is not shown to Prometheus: {type(error).__name__}")
 
 
 @dataclass(slots=True)
@@ -251,7 +251,7 @@ class JobsCollector(Collector):
         """Whether there is room for all subtasks; if not, they are merged all the same."""
         subtasks = sum(len(job.tasks) for job in self._jobs)
         if subtasks > MAX_SUBTASKS:
-            tell_once(
+            warn_once(
                 f"Prometheus asks for figures of {subtasks:,} subtasks and gets sums, because "
                 f"there are more than {MAX_SUBTASKS:,}; scrape /metrics without subtasks=true"
             )
@@ -264,13 +264,13 @@ class JobsCollector(Collector):
         return (str(part.subtask),) if self._subtasks else ()
 
     def statuses(self) -> Iterator[Sample]:
-        """Of every job each status that there is."""
+        """Samples of every job for each status."""
         for job in self._jobs:
             for status in JobStatus:
                 yield (*job.labels, status.name), int(status is job.record.status)
 
     def records(self, part_of: Callable[[JobRecord], object | None]) -> Iterator[Row]:
-        """Of every job a part of its record, if it has one."""
+        """A part of the record of every job that has it."""
         for job in self._jobs:
             if (part := part_of(job.record)) is not None:
                 yield job.labels, part, True
@@ -278,7 +278,7 @@ class JobsCollector(Collector):
     def processes(self) -> Iterator[Row]:
         for job in self._jobs:
             if len(job.processes) > MAX_PROCESSES and not self._subtasks:
-                tell_once(
+                warn_once(
                     f"job {job.name!r} has {len(job.processes):,} task managers; Prometheus gets "
                     f"figures of so many only from /metrics?subtasks=true"
                 )
@@ -293,7 +293,7 @@ class JobsCollector(Collector):
             yield from states.items()
 
     def parts(self, parts_of: Callable[[TaskFigures], Iterable[Part]]) -> Iterator[Row]:
-        """Of every task its parts of a kind, with labels that tell them apart."""
+        """The parts of every task of one kind, with labels that tell them apart."""
         for labels, subtask, is_running, task in self._tasks:
             for place, part in parts_of(task):
                 yield (*labels, *place, *subtask), part, is_running
@@ -318,7 +318,7 @@ class JobsCollector(Collector):
 def _add_histogram(
     metric: Metric, labels: dict[str, str], measured: Iterable[LatencyFigures | None]
 ) -> None:
-    """Of all of them together; those that measured nothing have none."""
+    """Add the samples of all histograms together; None: nothing was measured."""
     found = [latency for latency in measured if latency is not None]
     if found:
         counts = list(map(sum, zip(*(latency.counts for latency in found), strict=True)))
@@ -363,7 +363,7 @@ class MetricSource:
     """Where the values of some metrics come from."""
 
     title: str
-    """Of their table in docs/metrics.md."""
+    """Title of their table in docs/metrics.md."""
     labels: Labels
     metrics: type | SpecialMetric
     """A struct whose fields declare them, or one metric."""

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 PREFIX: Final = "headgate_user"
 MAX_METRICS: Final = 1_000
-"""Of one job; a metric for each key would otherwise flood Prometheus."""
+"""Limit for one job; a metric for each key would otherwise flood Prometheus."""
 MAX_NAME_CHARS: Final = 200
 TYPES: Final = {
     "counter": "gauge",
@@ -65,7 +65,7 @@ class UserMetrics:
         """Name in Prometheus → the metric that has it, and its kind."""
 
     def begin_job(self, name: str) -> None:
-        """Those that follow are of this job; when names collide, the earlier job wins."""
+        """Metrics added next belong to this job; when names collide, the earlier job wins."""
         self._jobs.append((name, {}))
 
     def add(self, labels: Labels, subtask: Labels, figure: UserFigure) -> None:
@@ -88,7 +88,7 @@ class UserMetrics:
                 full_name = ".".join((*scope, name))
                 before = seen.setdefault((clean, labels), full_name)
                 if before != full_name:
-                    _tell(series, full_name, f"{clean} is the metric {before!r} already")
+                    _warn(series, full_name, f"{clean} is the metric {before!r} already")
                     continue
                 if clean not in found:
                     found[clean] = self._families(clean, kind)
@@ -99,7 +99,7 @@ class UserMetrics:
     def _first(self, job: str, metrics: Iterable[MetricKey]) -> Iterable[MetricKey]:
         keys = sorted(metrics)
         if len(keys) > MAX_METRICS:
-            tell_once(
+            warn_once(
                 f"job {job!r} has more than {MAX_METRICS:,} metrics of its functions; Prometheus "
                 f"gets the first of them by name: register fewer, none for each key"
             )
@@ -112,13 +112,13 @@ class UserMetrics:
         full_name = ".".join((*scope, name))
         clean = clean_name((*scope, name))
         if clean is None or kind not in TYPES:
-            _tell(series, full_name, "nothing is left of its name: use ASCII letters")
+            _warn(series, full_name, "nothing is left of its name: use ASCII letters")
             return None
         names = [clean + suffix for suffix in SUFFIXES[kind]]
         for taken in names:
             owner = self._owners.get(taken)
             if owner is not None and owner != (clean, kind):
-                _tell(series, full_name, f"{taken} belongs to the {owner[1]} {owner[0]}")
+                _warn(series, full_name, f"{taken} belongs to the {owner[1]} {owner[0]}")
                 return None
         self._owners.update(dict.fromkeys(names, (clean, kind)))
         return clean
@@ -145,7 +145,7 @@ class UserMetrics:
                 if found := _finite(figures, value_part):
                     family.add_sample(family.name, labels, pick(found))
             if any(not math.isfinite(value) for it in figures for value in it.values.values()):
-                _tell(series, full_name, "a value of it is not a finite number", "some of it ")
+                _warn(series, full_name, "a value of it is not a finite number", "some of it ")
 
 
 def clean_name(parts: Iterable[str]) -> str | None:
@@ -173,14 +173,14 @@ def _finite(figures: list[UserFigure], part: str) -> list[float]:
     return [value for value in values if math.isfinite(value)]
 
 
-def _tell(series: UserSeries, metric: str, why: str, what: str = "it ") -> None:
-    tell_once(
+def _warn(series: UserSeries, metric: str, why: str, what: str = "it ") -> None:
+    warn_once(
         f"metric {metric!r} of operator {series.operator!r} in job {series.job!r}: {what}is not "
         f"shown to Prometheus, because {why}"
     )
 
 
 @lru_cache(maxsize=1_024)
-def tell_once(sentence: str) -> None:
+def warn_once(sentence: str) -> None:
     """A scrape comes every few seconds; its complaints should not."""
     log.warning("%s", sentence)

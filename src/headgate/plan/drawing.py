@@ -1,7 +1,7 @@
 """A drawing of a job graph as SVG: vertices with their operators, edges with how they ship.
 
-Cards have a colour of their own behind every letter and lines are of a middling grey, so that it
-can be read on light and on dark ground. Law: no font, style or link from outside, and the same
+Cards have their own background and lines are of a medium grey, so that the drawing is readable on
+light and on dark pages. Law: no font, style or link from outside, and the same
 graph gives the same text.
 
 The layout is layered: boxes in columns from left to right, edges only between neighbouring columns.
@@ -51,7 +51,7 @@ class Box:
     x: float = 0.0
     y: float = 0.0
     before: list[int] = field(default_factory=list)
-    behind: list[int] = field(default_factory=list)
+    after: list[int] = field(default_factory=list)
 
     @property
     def middle(self) -> float:
@@ -274,7 +274,7 @@ def _add_lanes(boxes: list[Box], source: int, target: int) -> list[int]:
         boxes.append(Box(0.0, LANE_HEIGHT, column))
     way.append(target)
     for box, following in pairwise(way):
-        boxes[box].behind.append(following)
+        boxes[box].after.append(following)
         boxes[following].before.append(box)
     return way
 
@@ -288,7 +288,7 @@ def _order(boxes: list[Box], columns: list[list[int]]) -> None:
             places = {index: place for line in columns for place, index in enumerate(line)}
             means: dict[int, float] = {}
             for index in column:
-                near = boxes[index].before if forwards else boxes[index].behind
+                near = boxes[index].before if forwards else boxes[index].after
                 met = [places[other] for other in near] or [places[index]]
                 means[index] = sum(met) / len(met)
             column.sort(key=means.__getitem__)
@@ -302,7 +302,7 @@ def _crossings(boxes: list[Box], columns: list[list[int]]) -> int:
     places = {index: place for column in columns for place, index in enumerate(column)}
     count = 0
     for column in columns:
-        ends = [(places[i], places[other]) for i in column for other in boxes[i].behind]
+        ends = [(places[i], places[other]) for i in column for other in boxes[i].after]
         count += sum(
             (end[0] - other[0]) * (end[1] - other[1]) < 0
             for place, end in enumerate(ends)
@@ -320,7 +320,7 @@ def _stack(boxes: list[Box], columns: list[list[int]]) -> None:
         for column in columns if forwards else reversed(columns):
             wanted = []
             for index in column:
-                near = boxes[index].before if forwards else boxes[index].behind
+                near = boxes[index].before if forwards else boxes[index].after
                 middles = [boxes[other].middle for other in near] or [boxes[index].middle]
                 wanted.append(sum(middles) / len(middles))
             _settle(boxes, column, wanted)

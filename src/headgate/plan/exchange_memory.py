@@ -21,7 +21,7 @@ class ExchangeMemory:
     """What every task manager of a job has."""
 
     settings: ExchangeSettings
-    """Those of the job, with fewer landing buffers for each connection if all do not fit."""
+    """The settings of the job, with fewer landing buffers for each connection if need be."""
     segments: int
     need: BufferNeed
     """What the busiest slot needs."""

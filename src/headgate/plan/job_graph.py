@@ -64,10 +64,10 @@ class JobVertex:
     max_parallelism: int
     group: str
     gate_inputs: tuple[int, ...]
-    """For each gate the input of the head operator that it belongs to."""
+    """The input of the head operator that each gate belongs to."""
     is_source: bool
     gate_serializers: tuple[Serializer | None, ...] = ()
-    """For each gate the serializer that its producers write with."""
+    """The serializer that the producers of each gate write with."""
 
     def outline(self) -> "JobVertex":
         """This vertex to look at; it cannot be run."""
@@ -88,7 +88,7 @@ class JobGraph:
     edges: tuple[JobEdge, ...]
     batch: bool = False
     discoveries: Mapping[int, SplitDiscovery] = field(default_factory=dict)
-    """By vertex: how the driver finds the splits of a source. They do not travel with the code."""
+    """How the driver finds the splits of a source, by vertex; they do not travel with the code."""
     slots_per_worker: int = 1
 
     def inputs_of(self, vertex: int) -> list[JobEdge]:

@@ -26,7 +26,7 @@ from headgate.plan.stream_graph import ShipStrategy, StreamEdge, StreamGraph
 
 
 def default_strategy() -> ShipStrategy:
-    """For an edge that the program sets none for: FORWARD, or REBALANCE if parallelism differs."""
+    """The strategy of an edge that sets none: FORWARD, or REBALANCE if parallelism differs."""
     return replace(forward(), chosen=False)
 
 

@@ -303,7 +303,7 @@ def inherit_groups(graph: StreamGraph, metadata: Metadata) -> StreamGraph:
 
 
 Streams: TypeAlias = dict[tuple[int, int], tuple[Piece, ...]]
-"""By producer and consumer."""
+"""Pieces by producer and consumer."""
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ MAX_KEY_GROUPS: Final = 1 << 15
 
 
 class Chaining(Enum):
-    """With whom an operator may share a task."""
+    """The operators that an operator may share a task with."""
 
     ALWAYS = "with the operator before and those after"
     HEAD = "only with those after: it begins a chain"
@@ -59,11 +59,11 @@ class ShipStrategy:
     chosen: bool = True
     """False: the default, which becomes REBALANCE where parallelism differs."""
     key_of: Callable[[Record], Key] | None = None
-    """For a HASH edge, whose router is made again when the consumer's key groups are known."""
+    """Takes the key of a record, for a HASH edge; its router is made again for the consumer."""
     key_type: object = None
     """What was declared of its keys; None: nothing."""
     key_columns: tuple[str, ...] = ()
-    """For a HASH edge whose records are Arrow batches: the columns that hold the keys."""
+    """The columns that hold the keys, for a HASH edge whose records are Arrow batches."""
 
 
 @dataclass(frozen=True, slots=True)

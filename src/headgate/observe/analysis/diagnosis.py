@@ -107,7 +107,7 @@ class Diagnosis(msgspec.Struct, frozen=True, rename="kebab"):
     ``link``, ``commit``, ``alternating``, ``busy``, ``source`` or ``none``."""
     summary: str
     vertex: int = -1
-    """That limits the job; -1: none does."""
+    """The vertex that limits the job; -1: none does."""
     subtask: int = -1
     """If it is one subtask."""
     keys: tuple[tuple[str, float], ...] = ()
@@ -116,9 +116,9 @@ class Diagnosis(msgspec.Struct, frozen=True, rename="kebab"):
     """The Python line that waits or costs most: ``function (file.py:12)``."""
     evidence: tuple[str, ...] = ()
     rate: float = 0.0
-    """Of all sources now."""
+    """Present rate of all sources."""
     possible_rate: float = -1.0
-    """Of all sources without the bottleneck; -1: unknown."""
+    """Rate of all sources without the bottleneck; -1: unknown."""
     next_vertex: int = -1
     """What would limit the job then; -1: unknown, or no vertex."""
     advice: tuple[VertexAdvice, ...] = ()
@@ -127,7 +127,7 @@ class Diagnosis(msgspec.Struct, frozen=True, rename="kebab"):
     complete: bool = True
     """False: a quick answer from counters alone, no stacks or keys were looked at."""
     advised_rate: float = -1.0
-    """Of all sources, if every suggestion were applied; -1: unknown."""
+    """Rate of all sources with every suggestion applied; -1: unknown."""
     headline: str = ""
     """The summary in one line."""
     left_out: tuple[LeftOutRecords, ...] = ()

@@ -51,7 +51,7 @@ def cannot_say(reason: str, headline: str = "") -> Diagnosis:
 
 
 def has_ended(window: JobWindow, status: str) -> Diagnosis:
-    """The same for a job that has ended, from a window over its whole life."""
+    """The diagnosis of a job that has ended, from a window over its whole life."""
     seconds = window.seconds
     records = round(sum(source.gain.records_in for source in window.sources))
     diagnosis = explain(window, find_in_life(window), complete=False)
@@ -384,7 +384,7 @@ class CauseWords:
     """How a cause is explained, and what it means for the advice."""
 
     headline: str
-    """With places for the vertex, what it limits, the rate and the subtask."""
+    """A format string for the vertex, what it limits, the rate and the subtask."""
     cure: str = ""
     details: Callable[[Explanation, VertexWindow, TaskWindow], list[str]] = Explanation.work
     cap: str = ""

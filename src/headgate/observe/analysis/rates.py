@@ -54,8 +54,8 @@ def lag_growth(window: JobWindow, source: VertexWindow) -> float:
         return 0.0
     if window.lags[source.id].records != UNKNOWN:
         return growth.records
-    behind = growth.ms / 1000  # of a second that passes; its records are so much older
-    return source.rate * behind / (1 - behind) if behind < 1 else math.inf
+    older = growth.ms / 1000  # of a second that passes; its records are so much older
+    return source.rate * older / (1 - older) if older < 1 else math.inf
 
 
 def source_target(window: JobWindow, source: VertexWindow) -> float:
@@ -128,7 +128,7 @@ def cap_of(window: JobWindow, vertex: VertexWindow) -> tuple[int, str]:
 
 
 def core_share(window: JobWindow) -> float:
-    """So many times its present rate the cores allow; infinite if nobody knows."""
+    """How many times the present rate the cores allow; infinite if that is unknown."""
     return window.cores / window.cpu if window.cpu > 0.01 and window.cores else math.inf
 
 
@@ -223,7 +223,7 @@ def possible(
 
 
 def _room(window: JobWindow, source: VertexWindow, factor: float, given: float) -> float:
-    """So many times what it gives now a source would give: what it can, if that is wanted."""
+    """How many times its present rate a source would give: what it can, if that is wanted."""
     if given <= 0:
         return 1.0
     can = factor * unthrottled_rate(window, source)

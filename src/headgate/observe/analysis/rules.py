@@ -123,9 +123,9 @@ HARDLY_HELD_UP: Final = 0.1
 """Below this nobody is back-pressured. In between, a busy consumer is at its limit, though it only
 begins to hold up others."""
 LIFE_BUSY, LIFE_HELD_UP = 0.5, 0.2
-"""The same over the whole life of a job."""
+"""The bounds of busy and back-pressured over the whole life of a job."""
 SKEW: Final = 2.0
-"""So many times the typical records of a subtask are too many."""
+"""A subtask with this many times the typical records has too many."""
 THREAD_CPU: Final = 0.3
 """A thread that is busy by the wall clock and uses less CPU than this waits."""
 EXPLAINED: Final = 0.5
@@ -184,7 +184,7 @@ NO_PROBES: Final = Probes()
 
 
 def find_in_life(window: JobWindow) -> Verdict:
-    """The same for the whole life of a job that has ended.
+    """Apply the rules to the whole life of a job that has ended.
 
     It was partly spent with starting and ending, so less makes a candidate, and only a candidate
     counts.
@@ -304,23 +304,23 @@ def _explained(
 
 
 def _nobody_busy(window: JobWindow, held_up: VertexWindow, probes: Probes) -> Verdict:
-    """Somebody waits for buffers, although no consumer is busy all the time."""
+    """A vertex waits for buffers, although no consumer is busy all the time."""
     if lacks_cores(window):
         blamed = costliest(window)
         return Verdict(Cause.CPU, blamed, blamed.busiest, held_up)
-    behind = [each for each in window.vertices if each.id in _behind(window, held_up.id)]
-    committing = [each for each in behind if commits(each)]
+    downstream = [each for each in window.vertices if each.id in _downstream(window, held_up.id)]
+    committing = [each for each in downstream if commits(each)]
     if committing:
         blamed = committing[-1]
         worst = max(blamed.tasks, key=lambda task: task.gain.commit_ms)
         return Verdict(Cause.COMMIT, blamed, worst, held_up)
     consumers = [
         window.vertices[edge.target] for edge in window.graph.outputs_of(held_up.id)
-    ] or behind
+    ] or downstream
     if not any(each.gain.elapsed_ms for each in consumers):
         return Verdict(Cause.NONE)
     blamed = max(consumers, key=lambda each: (window.peak([each]), each.max_busy))
-    if _takes_turns(window, behind):
+    if _takes_turns(window, downstream):
         return Verdict(Cause.ALTERNATING, blamed, blamed.busiest, held_up)
     if blamed.max_busy >= MOSTLY_BUSY:  # what it takes is far more than what it waits for
         return _explained(window, blamed, held_up, probes)
@@ -330,9 +330,9 @@ def _nobody_busy(window: JobWindow, held_up: VertexWindow, probes: Probes) -> Ve
     return Verdict(cause, blamed, blamed.busiest, held_up)
 
 
-def _takes_turns(window: JobWindow, behind: Sequence[VertexWindow]) -> bool:
+def _takes_turns(window: JobWindow, downstream: Sequence[VertexWindow]) -> bool:
     """Whether some task is always busy, though none is busy all the time."""
-    steady, peak = max(each.max_busy for each in behind), window.peak(behind)
+    steady, peak = max(each.max_busy for each in downstream), window.peak(downstream)
     return peak >= TURNS and peak >= PEAK * steady
 
 
@@ -359,13 +359,13 @@ def _held_up_before(window: JobWindow, vertex: VertexWindow) -> VertexWindow | N
 
 
 def _most_downstream(window: JobWindow, vertices: Sequence[VertexWindow]) -> VertexWindow | None:
-    """Of several with none of the others behind them, the busiest; else the one held up most."""
+    """The busiest of those that none of the others is downstream of, or the one held up most."""
     ids = {each.id for each in vertices}
-    last = [each for each in vertices if not ids & _behind(window, each.id)]
+    last = [each for each in vertices if not ids & _downstream(window, each.id)]
     return max(last, key=lambda each: (each.max_busy, each.max_backpressured), default=None)
 
 
-def _behind(window: JobWindow, vertex: int) -> set[int]:
+def _downstream(window: JobWindow, vertex: int) -> set[int]:
     """All vertices that get its records, directly or not."""
     found: set[int] = set()
     for edge in sorted(window.graph.edges, key=lambda edge: edge.source):  # topological order

@@ -67,7 +67,7 @@ class TaskCounters(NamedTuple):
         return 1000 * self.records_in / self.elapsed_ms if self.elapsed_ms > 0 else 0.0
 
     def share(self, part_ms: float) -> float:
-        """Of the time in the window, at most one."""
+        """Share of the time in the window, at most one."""
         return min(1.0, part_ms / self.elapsed_ms) if self.elapsed_ms > 0 else 0.0
 
     @property
@@ -91,7 +91,7 @@ _read_counters = attrgetter("records_taken", *TaskCounters._fields[1:])
 
 
 def counters_of(task: TaskFigures) -> TaskCounters:
-    """As the task has reported them."""
+    """The counters that the task has reported."""
     return TaskCounters._make(_read_counters(task))
 
 
@@ -107,7 +107,7 @@ class LagSum(NamedTuple):
 
     records: float = UNKNOWN
     ms: float = UNKNOWN
-    """Of the task that is furthest behind."""
+    """Lag of the task that is furthest behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class VertexWindow:
         self.tasks = tasks
         columns = list(zip(*(task.gain for task in tasks), strict=True))  # many tasks: no loops
         self.gain = TaskCounters(*map(sum, columns)) if columns else NOTHING
-        """Of all tasks together."""
+        """Gain of all tasks together."""
         taken, sent, _, _, busy, soft, hard, idle, *_ = columns or NO_COLUMNS
         held_up = list(map(add, soft, hard))
         elapsed = [ms or math.inf for ms in map(add, map(add, busy, held_up), idle)]

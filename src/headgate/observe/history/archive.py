@@ -29,14 +29,14 @@ from headgate.base.errors import HeadgateError
 FORMAT: Final = 1
 SUFFIX: Final = ".archive.gz"
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""Of all lines together, before they are compressed."""
+"""Size limit of all lines together, before they are compressed."""
 LARGEST: Final = MOST_BYTES + MOST_BYTES // 4
 """A file that is larger, or holds more, is not read."""
 MOST_PATHS: Final = 50_000
 HEADER_BYTES: Final = 64 * 1024
 """The header is within so many bytes of the file, and has no more itself."""
 MOST_FIELDS: Final = 100
-"""Of a job, as lists of jobs show it."""
+"""Limit of the fields of a job in a header."""
 CHUNK_BYTES: Final = 256 * 1024
 _LEVEL: Final = 6
 _GZIP: Final = 31  # zlib's window, with the header of gzip
@@ -57,7 +57,7 @@ class ArchiveHeader(msgspec.Struct, frozen=True, rename="kebab"):
     headgate_archive: int
     """The version of the format."""
     version: str
-    """Of the Headgate that has written it."""
+    """Version of the Headgate that has written it."""
     written_at_ms: int
     job: dict[str, object]
     """As ``GET /jobs/overview`` lists it."""
@@ -92,7 +92,7 @@ def encode_archive(
 
 
 def decode_header(name: str, start: bytes) -> ArchiveHeader:
-    """Of the file that begins with these bytes; raises ArchiveDamaged."""
+    """The header of the file that begins with these bytes; raises ArchiveDamaged."""
     unpacking = zlib.decompressobj(_GZIP)
     try:
         text = unpacking.decompress(start, HEADER_BYTES)
@@ -252,7 +252,7 @@ class ArchiveList:
             return self._listed.get(key)
 
     def answers(self, archive: ListedArchive) -> dict[str, bytes]:
-        """By path; raises HeadgateError."""
+        """The answers in an archive by path; raises HeadgateError."""
         with self._lock:
             if archive.name in self._loaded:
                 self._loaded.move_to_end(archive.name)

@@ -59,7 +59,7 @@ class HistoryServer:
 
     @property
     def url(self) -> str:
-        """For people; with the token, if the server has made one."""
+        """The address for people; it has the token if the server has made one."""
         name = public_name(self._address, reachable(self._address))
         path = f"token={quote(self.token, safe='')}" if self.token and self._is_own_token else "/"
         return f"http://{name}:{self.port}/#{path}"
@@ -72,7 +72,7 @@ class HistoryServer:
             self._socket.close()
 
     def close(self) -> None:
-        """From any thread; ``serve`` returns soon. Idempotent."""
+        """Let ``serve`` return soon; from any thread. Idempotent."""
         self._server.should_exit = True
 
 
@@ -193,7 +193,7 @@ def _some_lines(answer: bytes, request: Request) -> bytes:
 
 
 def _some_metrics(answer: bytes, wanted: list[str]) -> bytes:
-    """Those that ``get`` names, in that order."""
+    """The metrics that ``get`` names, in that order."""
     metrics = {_decoded(raw, _Metric).id: raw for raw in _decoded(answer, list[msgspec.Raw])}
     return msgspec.json.encode([metrics[name] for name in wanted if name in metrics])
 

@@ -21,7 +21,7 @@ from headgate.observe.web.shown_jobs import ShownJobs
 
 HOST: Final = RestSettings().bind_address
 MOST_SUBTASKS: Final = 200
-"""Of a job whose subtasks' metrics are kept one by one."""
+"""A job with more subtasks than this keeps no metrics of single subtasks."""
 MOST_LINES: Final = 10_000
 
 

@@ -126,7 +126,7 @@ class Totals(Answer, frozen=True):
     """Counts and times since the job began, over all attempts."""
 
     read_records: int = 0
-    """Of a source, those that it has made."""
+    """For a source, the records that it has made."""
     read_bytes: int = 0
     write_records: int = 0
     write_bytes: int = 0
@@ -171,7 +171,7 @@ class TasksActivity(Answer, frozen=True, kw_only=True):
     state_bytes: int | None
     """Null: unknown."""
     lag_records: int | None = None
-    """Of a source: what waits outside and was not read; null: unknown."""
+    """What a source has not read yet of what waits outside; null: unknown."""
     lag_bytes: int | None = None
     lag_ms: float | None = None
 
@@ -192,7 +192,7 @@ class VertexDetails(TasksActivity, frozen=True, kw_only=True):
     """Where it stands in a layered drawing, from left to right, and below from top to bottom."""
     row: int
     max_busy: float
-    """Of the subtask that is busiest."""
+    """Busy share of the busiest subtask."""
     max_backpressured: float
 
 
@@ -280,11 +280,11 @@ class SubtaskBackpressure(Answer, frozen=True):
 
 
 class VertexBackpressure(Answer, frozen=True):
-    """As Flink's path of that name answers it."""
+    """Back pressure of a vertex, as Flink's path of that name answers it."""
 
     status: str
     backpressure_level: str
-    """That of the subtask that waits most."""
+    """The level of the subtask that waits most."""
     end_timestamp: int
     subtasks: list[SubtaskBackpressure]
 
@@ -310,13 +310,13 @@ class SeriesPoint(msgspec.Struct, frozen=True, array_like=True):
     """A moment, or the mean of several."""
 
     at_ms: int
-    """Since 1970."""
+    """Milliseconds since 1970."""
     in_per_s: float
     """Records of all sources."""
     out_per_s: float
     """Records into the vertices without outputs."""
     latency_p50_ms: float
-    """Of the vertices without outputs; -1: none was measured."""
+    """Latency at the vertices without outputs; -1: none was measured."""
     latency_p99_ms: float
     watermark_lag_ms: float
     """-1: there is no watermark."""
@@ -411,7 +411,7 @@ class FlameGraph(Answer, frozen=True):
     wall_ms: float
     cpu_ms: float
     subtasks: list[int]
-    """Those that were sampled."""
+    """The subtasks that were sampled."""
     data: FlameNode
 
 

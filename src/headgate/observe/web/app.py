@@ -72,7 +72,7 @@ def protected_app(
 
 
 def all_endpoints(*, needs_token: bool, subtask_metrics: bool) -> list[Endpoint]:
-    """Those of the OpenAPI document, and the one that answers it."""
+    """The endpoints in the OpenAPI document, and the one that answers the document."""
     endpoints = [
         *job_endpoints.ENDPOINTS.all,
         job_endpoints.metrics_endpoint(subtask_metrics=subtask_metrics),

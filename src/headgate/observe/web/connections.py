@@ -64,7 +64,7 @@ class BoundedHttp(H11Protocol):
             self._timer = self.loop.call_later(STALL_S, self._check)
 
     def _next_victim(self) -> "BoundedHttp | None":
-        """Who makes room for this one: none of those whose request is being answered."""
+        """The connection that makes room for this one; never one that is being answered."""
         idle = [
             other
             for other in self.connections

@@ -113,7 +113,7 @@ class Parameter:
         if isinstance(default, bool):
             return self._boolean(text)
         if default is None or isinstance(default, int):
-            return int(self._within(self._whole(text), "whole number", LARGEST))
+            return int(self._within(self._whole_number(text), "whole number", LARGEST))
         if isinstance(default, float):
             return self._within(self._number(text), "number")
         if self.choices and text not in self.choices:
@@ -152,7 +152,7 @@ class Parameter:
             return text == "true"
         raise BadRequest(f"{self.name} is {_short(text)}; give true or false")
 
-    def _whole(self, text: str) -> float:
+    def _whole_number(self, text: str) -> float:
         return int(text) if _WHOLE.fullmatch(text) else math.nan
 
     def _number(self, text: str) -> float:
@@ -205,7 +205,7 @@ def parse_query(
 
 
 def whole_number(text: str) -> int | None:
-    """Of a path; None: it is not one."""
+    """The whole number in a path; None: the text is none."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
 
 
@@ -304,17 +304,17 @@ class Endpoint:
     parameters: tuple[Parameter, ...] = ()
     body: "type[msgspec.Struct] | None" = None
     statuses: tuple[int, ...] = ()
-    """Those of refusals that only this path has."""
+    """Statuses of refusals that only this path has."""
     is_list: bool = False
     """It answers a list of such structs."""
     success: int = 200
     media: str = JSON
-    """Of what it answers; several with a space between them."""
+    """Media types of the answer, with spaces between them."""
     needs_token: bool = True
 
 
 class Endpoints:
-    """Those of one module, in the order in which their handlers are declared."""
+    """The endpoints of one module, in the order in which their handlers are declared."""
 
     def __init__(self) -> None:
         self.all: list[Endpoint] = []

@@ -26,12 +26,12 @@ GONE: Final = b"event: gone\ndata: {}\n\n"
 
 
 def job_event(shown: ShownJob) -> bytes:
-    """What is sent every second; its JSON has no line break."""
+    """The event that is sent every second; its JSON has no line break."""
     return b"event: job\ndata: " + shown.details() + b"\n\n"
 
 
 class EventStreams:
-    """Those of all jobs."""
+    """The streams of all jobs."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None

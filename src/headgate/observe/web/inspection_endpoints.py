@@ -45,7 +45,7 @@ MAX_SAMPLED: Final = 32
 MAX_UNDER_WAY: Final = 16
 ANSWER_S: Final = 10.0
 STATE_S: Final = 5.0
-"""For an answer about state."""
+"""Deadline of an answer about state."""
 MAX_ENTRIES: Final = 1_000
 MAX_CHANNELS: Final = 10_000
 
@@ -112,7 +112,7 @@ ENDPOINTS: Final = Endpoints()
 async def why(request: Request) -> Diagnosis:
     """Looks at the limiting task for some seconds, unless a quick answer is wanted."""
     observer = request.shown.observer
-    request.shown.sight()  # it has been looked at, then
+    request.shown.moment()  # it has been looked at, then
     if request.query["quick"]:
         return observer.quick_diagnosis()
     seconds = request.query["seconds"]
@@ -127,11 +127,11 @@ async def why(request: Request) -> Diagnosis:
     statuses=(409, 503),
 )
 async def flamegraph(request: Request) -> FlameGraph:
-    """Of one subtask, or of the busiest together."""
+    """Samples of one subtask, or of the busiest ones together."""
     vertex, query = request.vertex, request.query
     what = SampleStacks(query["seconds"], query["hertz"])
     if query["subtask"] == "all":
-        chosen = busiest(request.shown.sight().window.vertices[vertex.id])
+        chosen = busiest(request.shown.moment().window.vertices[vertex.id])
     else:
         chosen = [subtask_of(vertex, whole_number(query["subtask"]))]
     tasks = [task_id(vertex.id, subtask) for subtask in chosen]
@@ -160,7 +160,7 @@ async def flamegraph(request: Request) -> FlameGraph:
     statuses=(409, 503),
 )
 async def peek(request: Request) -> SubtaskWaiting:
-    """None of them is taken away."""
+    """The records that wait in front of a subtask; none is taken away."""
     vertex, query = request.vertex, request.query
     subtask = subtask_of(vertex, query["subtask"])
     gate = gate_of(vertex, query["gate"])
@@ -177,7 +177,7 @@ async def peek(request: Request) -> SubtaskWaiting:
     statuses=(409, 503),
 )
 async def channels(request: Request) -> SubtaskChannels:
-    """Those with the largest backlog first."""
+    """The channels of a subtask, those with the largest backlog first."""
     vertex, query = request.vertex, request.query
     subtask = subtask_of(vertex, query["subtask"])
     gate = None if query["gate"] is None else gate_of(vertex, query["gate"])

@@ -42,21 +42,21 @@ STATES: Final = {
     TaskState.CANCELLED: "CANCELED",
     TaskState.FAILED: "FAILED",
 }
-"""As Flink spells them."""
+"""States of tasks as Flink spells them."""
 MERGED: Final = ("state_bytes", "lag_records", "lag_bytes", "lag_ms")
-"""Of several tasks together, as their declarations say."""
+"""Figures of several tasks that are merged as their declarations say."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class JobMoment:
     """A job at one moment, and what it did in the window before it."""
 
     job: ObservedJob
     now_ms: int
     window: JobWindow
-    """Of a job that has ended: its life."""
+    """For a job that has ended, its whole life."""
     places: Sequence[tuple[int, int]]
-    """For each vertex its column and row in a drawing."""
+    """Column and row of each vertex in a drawing."""
     why: Diagnosis | None = None
 
     def vertex(self, window: VertexWindow) -> VertexDetails:
@@ -83,29 +83,29 @@ def job_summary(job: ObservedJob, now_ms: int, why: Diagnosis | None) -> JobSumm
     )
 
 
-def job_details(sight: Sight) -> JobDetails:
+def job_details(moment: JobMoment) -> JobDetails:
     """The job with its vertices and edges."""
-    job, ended_ms = sight.job, sight.job.ended_at_ms
+    job, ended_ms = moment.job, moment.job.ended_at_ms
     failures = job.failures()
-    vertices = sight.window.vertices
+    vertices = moment.window.vertices
     return JobDetails(
         jid=job.job_id,
         name=job.graph.name,
         state=job.status().name,
         start_time=job.started_at_ms,
         end_time=-1 if ended_ms is None else ended_ms,
-        duration=(ended_ms or sight.now_ms) - job.started_at_ms,
-        now=sight.now_ms,
+        duration=(ended_ms or moment.now_ms) - job.started_at_ms,
+        now=moment.now_ms,
         timestamps=dict(job.state_times()),
         restarts=job.restarts(),
         batch=job.graph.batch,
-        vertices=[sight.vertex(vertex) for vertex in vertices],
+        vertices=[moment.vertex(vertex) for vertex in vertices],
         edges=[
             edge_details(edge, vertices[edge.source], vertices[edge.target])
             for edge in job.graph.edges
         ],
         latest_failure=failures[0] if failures else None,
-        why=sight.why,
+        why=moment.why,
     )
 
 
@@ -181,7 +181,7 @@ def edge_details(edge: JobEdge, producer: VertexWindow, reader: VertexWindow) ->
 
 
 def operators_of(vertex: JobVertex, tasks: Sequence[TaskFigures]) -> list[OperatorDetails]:
-    """Those of the chain, with what they have counted in all subtasks."""
+    """The operators of the chain, with what they have counted in all subtasks."""
     found = []
     for place, operator in enumerate(vertex.chain.operators):
         figures = [task.operators[place] for task in tasks if place < len(task.operators)]
@@ -191,7 +191,7 @@ def operators_of(vertex: JobVertex, tasks: Sequence[TaskFigures]) -> list[Operat
 
 
 def status_of(states: Counter[str], job: JobStatus) -> str:
-    """Of a vertex, from the states of its subtasks: the one that matters most."""
+    """The status of a vertex: the state of its subtasks that matters most."""
     for state in ("FAILED", "CANCELING", "CANCELED", "RUNNING", "DEPLOYING"):
         if states[state]:
             return state
@@ -201,7 +201,7 @@ def status_of(states: Counter[str], job: JobStatus) -> str:
 
 
 def totals(tasks: Sequence[TaskFigures]) -> Totals:
-    """Of all these tasks together."""
+    """Counts and times of all these tasks together."""
     return Totals(
         read_records=sum(task.records_in + task.records_made for task in tasks),
         read_bytes=sum(task.bytes_in for task in tasks),
@@ -242,24 +242,26 @@ def lag_of(watermark_ms: int | None, now_ms: float) -> float | None:
 
 
 def latency(measured_ms: Sequence[float], *, is_median: bool = False) -> float | None:
-    """Of several tasks: that in the middle, or the longest; None: nothing was measured."""
+    """The median latency of several tasks, or the longest; None: nothing was measured."""
     found = [value for value in measured_ms if value > 0]
     if not found:
         return None
     return median(found) if is_median else max(found)
 
 
-def vertex_subtasks(sight: Sight, vertex: JobVertex) -> VertexSubtasks:
+def vertex_subtasks(moment: JobMoment, vertex: JobVertex) -> VertexSubtasks:
     """The vertex, and each of its tasks."""
-    window = sight.window.vertices[vertex.id]
-    hosts = {process.slot: f"{process.host}:{process.pid}" for process in sight.job.task_managers()}
+    window = moment.window.vertices[vertex.id]
+    hosts = {
+        process.slot: f"{process.host}:{process.pid}" for process in moment.job.task_managers()
+    }
     return VertexSubtasks(
-        **structs.asdict(sight.vertex(window)),
+        **structs.asdict(moment.vertex(window)),
         subtasks=[
-            subtask_details(task, hosts.get(task.figures.slot, ""), sight.now_ms)
+            subtask_details(task, hosts.get(task.figures.slot, ""), moment.now_ms)
             for task in by_subtask(window)
         ],
-        now=sight.now_ms,
+        now=moment.now_ms,
     )
 
 

@@ -128,7 +128,7 @@ def summaries(request: Request) -> JobSummaries:
 
 @ENDPOINTS.get(JOB, "A job with its graph", JobDetails)
 def details(request: Request) -> Response:
-    """As it was last encoded, if that is not long ago."""
+    """The last encoded answer, if it is not old."""
     return Response(request.shown.details(), media_type=JSON)
 
 
@@ -155,7 +155,7 @@ def configuration(request: Request) -> JobConfiguration:
 
 @ENDPOINTS.get(f"{JOB}/plan", "The job graph and its drawing", JobPlan)
 def plan(request: Request) -> JobPlan:
-    """With a drawing."""
+    """The job graph as JSON and as SVG."""
     job = request.shown.job
     kind = "BATCH" if job.graph.batch else "STREAMING"
     nodes = [plan_node(job.graph, vertex) for vertex in job.graph.vertices]
@@ -205,7 +205,7 @@ def checkpoints(request: Request) -> CheckpointOverview:
     f"{JOB}/checkpoints/details/{{checkpoint}}", "A checkpoint with its parts", CheckpointRecord
 )
 def checkpoint_details(request: Request) -> CheckpointRecord:
-    """One of those that are kept."""
+    """A checkpoint that the driver still remembers."""
     number = whole_number(request.path["checkpoint"])
     records = request.shown.job.checkpoints().records
     for record in records:
@@ -217,13 +217,13 @@ def checkpoint_details(request: Request) -> CheckpointRecord:
 
 @ENDPOINTS.get(f"{JOB}/series", "Rates and latency over time", JobSeries)
 def series(request: Request) -> JobSeries:
-    """Since the driver shows the job; as the job grows old, points stand for more time."""
+    """The points since the driver shows the job; each stands for more time as the job grows old."""
     return request.shown.observer.series()
 
 
 @ENDPOINTS.get(f"{JOB}/taskmanagers", "Processes of a job", JobTaskManagers)
 def task_managers(request: Request) -> JobTaskManagers:
-    """With the ids of their tasks."""
+    """The processes, each with the ids of its tasks."""
     job = request.shown.job
     tasks: dict[int, list[str]] = {}
     for task in job.figures():
@@ -249,7 +249,7 @@ def logs(request: Request) -> JobLogLines:
 
 @ENDPOINTS.get(VERTEX, "A vertex with its subtasks", VertexSubtasks)
 def subtasks(request: Request) -> Response:
-    """Those that have reported."""
+    """The vertex, and its subtasks that have reported."""
     vertex = request.vertex
     text = request.shown.answer(f"vertex {vertex.id}", partial(vertex_subtasks, vertex=vertex))
     return Response(text, media_type=JSON)
@@ -258,7 +258,7 @@ def subtasks(request: Request) -> Response:
 @ENDPOINTS.get(f"{VERTEX}/backpressure", "Back pressure of the subtasks", VertexBackpressure)
 def backpressure(request: Request) -> VertexBackpressure:
     """How much each subtask waited for buffers in the last ten seconds."""
-    sight = request.shown.sight()
+    moment = request.shown.moment()
     subtasks = [
         SubtaskBackpressure(
             subtask=task.subtask,
@@ -269,10 +269,10 @@ def backpressure(request: Request) -> VertexBackpressure:
             soft_ratio=gain.share(gain.soft_backpressured_ms),
             hard_ratio=gain.share(gain.hard_backpressured_ms),
         )
-        for task, gain in by_subtask(sight.window.vertices[request.vertex.id])
+        for task, gain in by_subtask(moment.window.vertices[request.vertex.id])
     ]
     worst = max((subtask.ratio for subtask in subtasks), default=0.0)
-    return VertexBackpressure("ok", _level(worst), sight.now_ms, subtasks)
+    return VertexBackpressure("ok", _level(worst), moment.now_ms, subtasks)
 
 
 def _level(ratio: float) -> str:
@@ -286,7 +286,7 @@ def _level(ratio: float) -> str:
 def watermarks(request: Request) -> list[MetricValue]:
     """``<subtask>.currentInputWatermark``, the lowest of its inputs, as Flink names it."""
     found = []
-    for task, _ in by_subtask(request.shown.sight().window.vertices[request.vertex.id]):
+    for task, _ in by_subtask(request.shown.moment().window.vertices[request.vertex.id]):
         lowest = min(task.input_watermarks_ms, default=task.output_watermark_ms)
         found.append(MetricValue(f"{task.subtask}.currentInputWatermark", str(lowest)))
     return found
@@ -336,10 +336,10 @@ def subtask_metrics(request: Request) -> list[MetricValue]:
     is_list=True,
 )
 def job_metrics(request: Request) -> list[MetricValue]:
-    """As ``JobClient.get_metrics`` names them."""
-    sight = request.shown.sight()
-    job, checkpoints = sight.job, sight.job.checkpoints()
-    tasks = [task.figures for vertex in sight.window.vertices for task in by_subtask(vertex)]
+    """All metrics, with the names that ``JobClient.get_metrics`` gives them."""
+    moment = request.shown.moment()
+    job, checkpoints = moment.job, moment.job.checkpoints()
+    tasks = [task.figures for vertex in moment.window.vertices for task in by_subtask(vertex)]
     stored = (record for record in checkpoints.records if record.status == "completed")
     metrics = {
         **observed.task_metrics(job.graph, tasks),
@@ -350,11 +350,11 @@ def job_metrics(request: Request) -> list[MetricValue]:
 
 def _metrics_of(request: Request) -> dict[int, dict[str, object]]:
     """The metrics of the vertex by subtask."""
-    sight, vertex = request.shown.sight(), request.vertex
+    moment, vertex = request.shown.moment(), request.vertex
     found = {}
-    for task, _ in by_subtask(sight.window.vertices[vertex.id]):
+    for task, _ in by_subtask(moment.window.vertices[vertex.id]):
         prefix = len(f"{vertex.name}.{task.subtask}.")
-        metrics = observed.task_metrics(sight.job.graph, [task])
+        metrics = observed.task_metrics(moment.job.graph, [task])
         found[task.subtask] = {name[prefix:]: value for name, value in metrics.items()}
     return found
 

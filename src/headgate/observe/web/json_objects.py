@@ -25,7 +25,7 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 def encode(answer: msgspec.Struct) -> bytes:
-    """As the API sends it."""
+    """The answer as JSON, as the API sends it."""
     wire = msgspec.convert(answer, json_type(type(answer)), from_attributes=True)
     return msgspec.json.encode(wire)
 

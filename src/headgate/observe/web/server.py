@@ -123,7 +123,7 @@ class PageServer:
 
     @property
     def url(self) -> str:
-        """For programs on this machine."""
+        """The address for programs on this machine."""
         return f"http://{self._address}:{self.port}"
 
     def show(self, job: ObservedJob) -> str:
@@ -218,7 +218,7 @@ _reported: set[str] = set()
 
 
 def page_server(settings: RestSettings) -> PageServer | None:
-    """That of this process; the first caller's settings count. None: the job is not shown."""
+    """The server of this process, by the first caller's settings. None: the job is not shown."""
     if not settings.enabled:
         return None
     with _lock:
@@ -266,7 +266,7 @@ def print_link(name: str, link: str) -> None:
 
 
 def close_page_server() -> None:
-    """That of this process; the next job opens another. Idempotent."""
+    """Close the server of this process; the next job opens another. Idempotent."""
     with _lock:
         servers = list(_server)
         _server.clear()

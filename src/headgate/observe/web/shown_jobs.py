@@ -17,7 +17,7 @@ import msgspec
 from headgate.observe.observed import ObservedJob
 from headgate.observe.observer import JobObserver
 from headgate.observe.web.answers import JobSummary
-from headgate.observe.web.job_answers import Sight, job_details, job_summary
+from headgate.observe.web.job_answers import JobMoment, job_details, job_summary
 from headgate.observe.web.json_objects import encode
 from headgate.plan.drawing import columns_and_rows
 
@@ -42,7 +42,7 @@ class ShownJob:
         self._lock = threading.Lock()  # of what follows
         self._looks = 0
         self._saw_end = False
-        self._told_failure = False
+        self._failure_logged = False
         self._made: dict[str, _Made] = {}
 
     def look(self) -> bool:
@@ -56,31 +56,31 @@ class ShownJob:
 
     def look_failed(self, error: Exception) -> bool:
         """Say so once: it is looked at again; whether it has ended."""
-        if not self._told_failure:
-            self._told_failure = True
+        if not self._failure_logged:
+            self._failure_logged = True
             log.error("job %s cannot be looked at; it runs on", self.job.job_id, exc_info=error)
         try:
             return self.job.has_ended()
         except Exception:  # nothing more can be known of it
             return True
 
-    def sight(self) -> Sight:
-        """As it was seen last; the window of a job that has ended is its whole life."""
+    def moment(self) -> JobMoment:
+        """The job at the last look; the window of a job that has ended is its whole life."""
         if not self._looks or (self.job.has_ended() and not self._saw_end):
             self.look()
         observer = self.observer
         why = observer.quick_diagnosis()
-        return Sight(self.job, now_ms(), observer.window(), self._places, why)
+        return JobMoment(self.job, now_ms(), observer.window(), self._places, why)
 
     def summary(self) -> JobSummary:
         """A line of the list of jobs."""
-        return job_summary(self.job, now_ms(), self.sight().why)
+        return job_summary(self.job, now_ms(), self.moment().why)
 
     def details(self) -> bytes:
         """The answer of ``GET /jobs/{id}``."""
         return self.answer("job", job_details)
 
-    def answer(self, name: str, make: Callable[[Sight], msgspec.Struct]) -> bytes:
+    def answer(self, name: str, make: Callable[[JobMoment], msgspec.Struct]) -> bytes:
         """An answer of this name, encoded; it is made not more often than needed."""
         with self._lock:
             found = self._made.get(name)
@@ -88,7 +88,7 @@ class ShownJob:
             if found is not None and (found.is_final or (is_fresh and not self.job.has_ended())):
                 return found.text
             is_final = self._saw_end  # before the answer is made, which then has all of the end
-        made = _Made(encode(make(self.sight())), time.monotonic(), is_final)
+        made = _Made(encode(make(self.moment())), time.monotonic(), is_final)
         with self._lock:
             self._made.pop(name, None)
             self._made[name] = made
