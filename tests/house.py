@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -362,12 +362,13 @@ def used(tree: Tree) -> Iterator[Finding]:
     yield from _unused(tree, benchmarks, tree.code)
 
 
-def _unused(tree: Tree, defined: Iterable[Source], users: Iterable[Source]) -> Iterator[Finding]:
+def _unused(tree: Tree, defined: Sequence[Source], users: Iterable[Source]) -> Iterator[Finding]:
     """By name, as vulture does: any mention of the identifier outside of definitions of that
     name counts, unless it stands inside something that is itself unused. Visitors of syntax trees
-    are called by the name of the node, as ``visit_Name``.
+    are called by the name of the node, as ``visit_Name``; handlers by the table that their
+    decorator enters them into, as ``@ENDPOINTS.get(…)``.
     """
-    public = _public_names(tree)
+    public = _public_names(tree) | _registered_names(defined)
     definitions = [
         (source, line, name)
         for source in defined
@@ -650,6 +651,21 @@ def _mentions(node: ast.AST, inside: frozenset[str]) -> Iterator[tuple[str, froz
             inside |= {node.name}
     for child in ast.iter_child_nodes(node):
         yield from _mentions(child, inside)
+
+
+def _registered_names(sources: Iterable[Source]) -> set[str]:
+    """Functions of modules that a decorator enters into a table with a name in capitals."""
+    return {
+        node.name
+        for source in sources
+        for node in source.tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for decorator in node.decorator_list
+        if isinstance(decorator, ast.Call)
+        and isinstance(decorator.func, ast.Attribute)
+        and isinstance(decorator.func.value, ast.Name)
+        and decorator.func.value.id.isupper()
+    }
 
 
 def _public_names(tree: Tree) -> set[str]:

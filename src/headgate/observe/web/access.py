@@ -5,13 +5,9 @@ request is answered only if its Host is one of ours (else a foreign name may hav
 here), a foreign Origin never is, whatever changes something must come from our own page or from a
 program. All but the page's static files need the token; without one, only processes of this
 process's user, and root's, are answered. No header of a proxy is believed, and no other origin is
-let in.
-
-Linux knows whose process is at the other end of a connection within this machine. The kernel
-answers for one pair of addresses in microseconds (sock_diag(7)). Where it cannot be asked, its list
-of all sockets is read instead, which takes long if there are many, and any user can open thousands.
-Law: the list is read by a thread, one reading at a time and with pauses, for all that wait; a
-socket that its process has closed is nobody's.
+let in. Linux knows whose process is at the other end of a connection (sock_diag(7)). Where it
+cannot be asked, a thread reads the list of all sockets, one reading at a time and with pauses,
+since any user can open thousands. A socket that its process has closed is nobody's.
 """
 
 import asyncio
@@ -36,12 +32,12 @@ from headgate.observe.web.json_objects import encode
 from headgate.observe.web.server import is_loopback
 
 PEER_UID: Final = "peer_uid"
-"""In the state of a request: the user at the other end. None: nobody here; absent: not known."""
+"""Key in the state of a request for the peer's user id. None: nobody here; absent: not known."""
 PAUSE_S: Final = 0.1
-"""Between two readings of the list."""
+"""Pause between two readings of the list."""
 
 Address = Sequence[Any]
-"""Of a socket: host, port, and what IPv6 has in addition."""
+"""Address of a socket: host, port, and what IPv6 has in addition."""
 
 
 class CannotAsk(Exception):
@@ -138,7 +134,7 @@ def _listed_users() -> dict[tuple[str, str], int]:
 
 
 def _listed(address: Address) -> str:
-    """As the kernel lists it: words of four bytes in the machine's order, in hexadecimal digits."""
+    """The address in the kernel's notation: words of four bytes, in hexadecimal digits."""
     packed = socket.inet_pton(_family(address), address[0])
     words = (packed[at : at + 4] for at in range(0, len(packed), 4))
     digits = "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
