@@ -317,31 +317,10 @@ def get(
         click.echo(f"headgate: job {entry.job} ({entry.name}): {answer.problem}", err=True)
         return FAILED
     if as_json:
-        click.echo(json.dumps({"job": entry.job, "name": entry.name, **_state_fields(found)}))
+        click.echo(json.dumps({"job": entry.job, "name": entry.name, **msgspec.to_builtins(found)}))
     else:
         show_state(found)
     return 0 if any(value.found and not value.problem for value in found.values) else FAILED
-
-
-def _state_fields(found: "ShownState") -> dict[str, object]:
-    """The fields of one JSON object."""
-    values = [
-        {
-            "key": value.key,
-            "found": value.found,
-            "value": value.value,
-            "text": value.text,
-            "problem": value.problem,
-        }
-        for value in found.values
-    ]
-    return {
-        "uid": found.uid,
-        "operator": found.operator,
-        "state": found.state,
-        "kind": found.kind,
-        "values": values,
-    }
 
 
 def show_state(found: "ShownState") -> None:

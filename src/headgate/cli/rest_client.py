@@ -162,11 +162,7 @@ def find_vertex(page: RestClient, called: str) -> VertexDetails:
 
     Raises VertexNotFound, which lists the vertices.
     """
-    return pick_vertex(page.get("", JobDetails).vertices, called)
-
-
-def pick_vertex(vertices: Sequence[VertexDetails], called: str) -> VertexDetails:
-    """The vertex of these with this number or name; raises VertexNotFound."""
+    vertices = page.get("", JobDetails).vertices
     text = called.casefold()
     for fits in (
         [vertex for vertex in vertices if vertex.id == called],

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Final
 
@@ -123,31 +123,32 @@ class Display:
             transient=True,
             redirect_stdout=sys.stdout.isatty(),
         ) as live:
-            while watches := self._look():
+            for watches in self._looks(DRAW_S):
                 live.update(Group(*(draw_job(watch.view()) for watch in watches)), refresh=True)
-                self._nudge.wait(DRAW_S)
-                self._nudge.clear()
 
     def _draw_cells(self) -> None:
-        while watches := self._look():
+        for watches in self._looks(CELL_S):
             for watch in watches:
                 watch.output(watch.view())
-            self._nudge.wait(CELL_S)
-            self._nudge.clear()
 
     def _log_progress(self) -> None:
-        # What is between the two hands lines to the logs of jobs, and shows none.
+        # A handler of the log of jobs may exist that passes lines on and shows none.
         has_handlers = log.handlers or logging.getLogger().handlers
         if not has_handlers or not log.isEnabledFor(logging.INFO):
             set_up_logs()
         logged_at = time.monotonic()
-        while watches := self._look():
+        for watches in self._looks(min(DRAW_S, self._log_s)):
             if time.monotonic() - logged_at >= self._log_s:
                 logged_at = time.monotonic()
                 for watch in watches:
                     for line in describe_job(watch.view()):
                         log.info(line, extra=watch.log_facts)
-            self._nudge.wait(min(DRAW_S, self._log_s))
+
+    def _looks(self, pause_s: float) -> "Iterator[Sequence[_Watch]]":
+        """The jobs that still run, again and again, until there are none."""
+        while watches := self._look():
+            yield watches
+            self._nudge.wait(pause_s)
             self._nudge.clear()
 
     def _look(self) -> "Sequence[_Watch]":

@@ -6,8 +6,8 @@ out, but for that of the job itself; nothing here takes longer than the answers 
 
 import asyncio
 import os
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -17,29 +17,14 @@ from headgate.base.settings import RestSettings
 from headgate.observe.web.access import PEER_UID
 from headgate.observe.web.app import make_app
 from headgate.observe.web.event_streams import EventStreams
-from headgate.observe.web.shown_jobs import ShownJobs
+from headgate.observe.web.json_objects import encode
+from headgate.observe.web.shown_jobs import ShownJob, ShownJobs
+from headgate.plan.job_graph import JobVertex
 
 HOST: Final = RestSettings().bind_address
 MOST_SUBTASKS: Final = 200
 """A job with more subtasks than this keeps no metrics of single subtasks."""
 MOST_LINES: Final = 10_000
-
-
-class _Vertex(msgspec.Struct):
-    id: str
-    parallelism: int = 1
-
-
-class _Details(msgspec.Struct):
-    vertices: list[_Vertex] = []
-
-
-class _Checkpoint(msgspec.Struct):
-    checkpoint: int
-
-
-class _Checkpoints(msgspec.Struct):
-    history: list[_Checkpoint] = []
 
 
 class _Named(msgspec.Struct):
@@ -51,46 +36,39 @@ class _Lines(msgspec.Struct):
     next: int = 0
 
 
-class _Overview(msgspec.Struct):
-    jobs: list[dict[str, Any]]
-
-
 def record_job(jobs: ShownJobs, job_id: str) -> tuple[dict[str, object], dict[str, bytes]]:
     """The job as lists of jobs show it, and the answers about it by path, the best first."""
     app = make_app(jobs, EventStreams(), RestSettings(), token="")
-    return asyncio.run(_Recorder(app, job_id).record())
+    shown = jobs.find(job_id)
+    if shown is None:
+        raise LookupError(f"the API has no answer about job {job_id}")
+    return asyncio.run(_Recorder(app, shown).record())
 
 
 class _Recorder:
-    def __init__(self, app: ASGIApp, job_id: str) -> None:
+    def __init__(self, app: ASGIApp, shown: ShownJob) -> None:
         self._app = app
-        self._job_id = job_id
+        self._shown = shown
         self._answers: dict[str, bytes] = {}
 
     async def record(self) -> tuple[dict[str, object], dict[str, bytes]]:
-        details = await self._keep("")
-        if details is None:
-            raise LookupError(f"the API has no answer about job {self._job_id}")
-        vertices = msgspec.json.decode(details, type=_Details).vertices
+        job = self._shown.job
+        if await self._keep("") is None:
+            raise LookupError(f"the API has no answer about job {job.job_id}")
         for path in ("/exceptions", "/config", "/plan", "/taskmanagers", "/series"):
             await self._keep(path)
         await self._keep("/why", quick="true")
         await self._keep_lines()
-        checkpoints = await self._keep("/checkpoints")
-        for found in msgspec.json.decode(checkpoints or b"{}", type=_Checkpoints).history:
-            await self._keep(f"/checkpoints/details/{found.checkpoint}")
-        for vertex in vertices:
+        await self._keep("/checkpoints")
+        for record in job.checkpoints().records:
+            await self._keep(f"/checkpoints/details/{record.checkpoint}")
+        for vertex in job.graph.vertices:
             for path in ("", "/backpressure", "/watermarks"):
                 await self._keep(f"/vertices/{vertex.id}{path}")
         await self._keep_metrics("/metrics")
-        for path in _metric_paths(vertices):
+        for path in _metric_paths(job.graph.vertices):
             await self._keep_metrics(path)
-        return await self._summary(), self._answers
-
-    async def _summary(self) -> dict[str, object]:
-        overview = await self._get("/jobs/overview")
-        jobs = msgspec.json.decode(overview or b'{"jobs":[]}', type=_Overview).jobs
-        return next((job for job in jobs if job.get("jid") == self._job_id), {"jid": self._job_id})
+        return msgspec.json.decode(encode(self._shown.summary())), self._answers
 
     async def _keep_lines(self) -> None:
         """All of them, however many are answered at a time."""
@@ -120,7 +98,7 @@ class _Recorder:
         return answer
 
     def _below(self, path: str) -> str:
-        return f"/jobs/{self._job_id}{path}"
+        return f"/jobs/{self._shown.job.job_id}{path}"
 
     async def _get(self, path: str, **query: object) -> bytes | None:
         """What is answered, if the answer is a good one."""
@@ -151,7 +129,7 @@ class _Recorder:
         return b"".join(parts) if statuses == [200] else None
 
 
-def _metric_paths(vertices: list[_Vertex]) -> Iterator[str]:
+def _metric_paths(vertices: Sequence[JobVertex]) -> Iterator[str]:
     for vertex in vertices:
         yield f"/vertices/{vertex.id}/subtasks/metrics"
     if sum(vertex.parallelism for vertex in vertices) <= MOST_SUBTASKS:

@@ -89,8 +89,8 @@ class TaskCounts(Answer, frozen=True):
     failed: int = 0
 
 
-class JobSummary(Answer, frozen=True):
-    """One job in a list."""
+class JobTimes(Answer, frozen=True):
+    """What all answers about a job begin with."""
 
     jid: str
     name: str
@@ -99,6 +99,11 @@ class JobSummary(Answer, frozen=True):
     end_time: int
     """-1: it has not ended."""
     duration: int
+
+
+class JobSummary(JobTimes, frozen=True):
+    """One job in a list."""
+
     last_modification: int
     """When its state changed last."""
     tasks: TaskCounts
@@ -210,16 +215,9 @@ class EdgeDetails(Answer, frozen=True):
     """Buffers that wait at both ends."""
 
 
-class JobDetails(Answer, frozen=True):
+class JobDetails(JobTimes, frozen=True):
     """A job with its graph, as the page draws it every second."""
 
-    jid: str
-    name: str
-    state: str
-    start_time: int
-    end_time: int
-    """-1: it has not ended."""
-    duration: int
     now: int
     timestamps: dict[str, int]
     """When each JobStatus was last reached."""
@@ -454,19 +452,17 @@ class SavepointStatus(Answer, frozen=True):
     operation: SavepointResult | None = None
 
 
-class SavepointOrder(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
-    """Body of a request for a savepoint."""
-
-    target_directory: str | None = None
-    """Null: below that of the settings."""
-    cancel_job: bool = False
-    """The job ends with the savepoint."""
-    drain: bool = False
-    """It ends, and before that all windows and timers fire."""
-
-
 class StopOrder(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
     """Body of a request to end a job with a savepoint."""
 
     target_directory: str | None = None
+    """Null: below that of the settings."""
     drain: bool = False
+    """Before the job ends, all windows and timers fire."""
+
+
+class SavepointOrder(StopOrder, frozen=True):
+    """Body of a request for a savepoint."""
+
+    cancel_job: bool = False
+    """The job ends with the savepoint."""

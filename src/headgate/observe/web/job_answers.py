@@ -65,18 +65,12 @@ class JobMoment:
 
 def job_summary(job: ObservedJob, now_ms: int, why: Diagnosis | None) -> JobSummary:
     """A line of the list of jobs."""
-    ended_ms = job.ended_at_ms
     states = Counter(STATES[task.state] for task in job.figures())
     total = sum(vertex.parallelism for vertex in job.graph.vertices)
     states["CREATED"] += max(0, total - states.total())
     counts = {state.lower(): count for state, count in states.items()}
     return JobSummary(
-        jid=job.job_id,
-        name=job.graph.name,
-        state=job.status().name,
-        start_time=job.started_at_ms,
-        end_time=-1 if ended_ms is None else ended_ms,
-        duration=(ended_ms or now_ms) - job.started_at_ms,
+        **_job_times(job, now_ms),
         last_modification=max(job.state_times().values(), default=job.started_at_ms),
         tasks=TaskCounts(total=total, **counts),
         why="" if why is None else why.headline,
@@ -85,16 +79,11 @@ def job_summary(job: ObservedJob, now_ms: int, why: Diagnosis | None) -> JobSumm
 
 def job_details(moment: JobMoment) -> JobDetails:
     """The job with its vertices and edges."""
-    job, ended_ms = moment.job, moment.job.ended_at_ms
+    job = moment.job
     failures = job.failures()
     vertices = moment.window.vertices
     return JobDetails(
-        jid=job.job_id,
-        name=job.graph.name,
-        state=job.status().name,
-        start_time=job.started_at_ms,
-        end_time=-1 if ended_ms is None else ended_ms,
-        duration=(ended_ms or moment.now_ms) - job.started_at_ms,
+        **_job_times(job, moment.now_ms),
         now=moment.now_ms,
         timestamps=dict(job.state_times()),
         restarts=job.restarts(),
@@ -107,6 +96,19 @@ def job_details(moment: JobMoment) -> JobDetails:
         latest_failure=failures[0] if failures else None,
         why=moment.why,
     )
+
+
+def _job_times(job: ObservedJob, now_ms: int) -> dict[str, Any]:
+    """Fields of ``JobTimes``."""
+    ended_ms = job.ended_at_ms
+    return {
+        "jid": job.job_id,
+        "name": job.graph.name,
+        "state": job.status().name,
+        "start_time": job.started_at_ms,
+        "end_time": -1 if ended_ms is None else ended_ms,
+        "duration": (ended_ms or now_ms) - job.started_at_ms,
+    }
 
 
 def vertex_details(
