@@ -272,7 +272,7 @@ def _operator_fields(operator: "SavedOperator", state_name: str, limit: int) -> 
         if state_name not in names:
             raise operator.unknown_state(state_name, names)
         figures = [each for each in figures if each.name == state_name]
-    key_type = operator.key_type
+    key_type, shown = operator.key_type, 0 if state_name else limit
     return {
         "uid": operator.uid,
         "name": operator.name,
@@ -281,7 +281,7 @@ def _operator_fields(operator: "SavedOperator", state_name: str, limit: int) -> 
         "state_bytes": operator.size_bytes,
         "key_type": None if key_type is None else str(key_type),
         "states": list(map(_state_fields, figures)),
-        "operator_state": [] if state_name else _operator_rows(operator, limit),
+        "operator_state": list(map(_named, islice(operator.operator_state(), shown))),
     }
 
 
@@ -296,10 +296,6 @@ def _state_fields(figures: "StateFigures") -> dict[str, Any]:
         "state_bytes": round(figures.size_bytes),
         "rows": [_named(row) for row in figures.rows],
     }
-
-
-def _operator_rows(operator: "SavedOperator", limit: int) -> list[dict[str, Any]]:
-    return [_named(row) for row in islice(operator.operator_state(), limit)]
 
 
 def _named(row: Any) -> dict[str, Any]:

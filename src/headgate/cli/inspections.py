@@ -17,7 +17,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from headgate.base.inspections import MAX_HERTZ, MAX_SECONDS, ShownState, ShownValue, WaitingRecords
+from headgate.base.inspections import MAX_HERTZ, MAX_SECONDS, ShownState, WaitingRecords
 from headgate.base.questions import StateAsked, StateShown
 from headgate.cli.entry import FAILED
 from headgate.cli.jobs import JOB, JSON
@@ -334,8 +334,5 @@ def show_state(found: "ShownState") -> None:
             click.echo(f"headgate: there is nothing at the key {clean(key)}{hint}", err=True)
         else:
             before = f"{clean(key)}\t" if len(found.values) > 1 else ""
-            click.echo(before + clean(_value_text(value)))
-
-
-def _value_text(value: "ShownValue") -> str:
-    return value.text or json.dumps(value.value, ensure_ascii=False)
+            text = value.text or json.dumps(value.value, ensure_ascii=False)
+            click.echo(before + clean(text))

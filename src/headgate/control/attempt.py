@@ -13,7 +13,6 @@ all tasks of the run have started: the slowest may be among those to come.
 from dataclasses import dataclass, field
 from typing import Final
 
-from headgate.base.checkpoints import SourceState
 from headgate.base.messages import (
     Deploy,
     Placed,
@@ -107,7 +106,11 @@ class Attempt:
         self.alignment = WatermarkAlignment(plan.run)
         self.splits = [SplitAssignment(plan.run, source) for source in plan.sources]
         self.checkpoints = (
-            recovery.checkpoints(plan.run, plan.checkpointed, self._source_states)
+            recovery.checkpoints(
+                plan.run,
+                plan.checkpointed,
+                lambda: tuple(splits.state() for splits in self.splits),
+            )
             if recovery is not None and plan.checkpointed is not None
             else None
         )
@@ -185,9 +188,6 @@ class Attempt:
         if self.state_of(run, task) is None:
             return None
         return next((splits for splits in self.splits if task in splits.source.slots), None)
-
-    def _source_states(self) -> tuple[SourceState, ...]:
-        return tuple(splits.state() for splits in self.splits)
 
 
 class StartWatch:

@@ -139,7 +139,12 @@ class ExecutionGraph:
     def describe(self) -> str:
         """A line for each task: its slot, its partitions, and for each gate its channels."""
         rows = [
-            (task.id, str(task.slot), _describe_outputs(task), _describe_gates(task))
+            (
+                task.id,
+                str(task.slot),
+                _describe_outputs(task),
+                " | ".join(map(_describe_gate, task.gates)),
+            )
             for task in self.tasks
         ]
         title = f"job {self.job}, attempt {self.attempt}: {len(self.tasks)} tasks"
@@ -264,10 +269,6 @@ def _describe_outputs(task: TaskOrder) -> str:
         + ("" if PartitionKind[output.kind].is_pipelined else " blocking")
         for output in task.outputs
     )
-
-
-def _describe_gates(task: TaskOrder) -> str:
-    return " | ".join(map(_describe_gate, task.gates))
 
 
 def _describe_gate(gate: tuple[ChannelOrder, ...]) -> str:

@@ -90,11 +90,6 @@ NO_COLUMNS: Final = ((),) * len(NOTHING)
 _read_counters = attrgetter("records_taken", *TaskCounters._fields[1:])
 
 
-def counters_of(task: TaskFigures) -> TaskCounters:
-    """The counters that the task has reported."""
-    return TaskCounters._make(_read_counters(task))
-
-
 def gained(before: TaskCounters, now: TaskCounters) -> TaskCounters:
     """Counters that went down belong to a task that has begun anew: then all of them count."""
     if before.records_in > now.records_in or before.busy_ms > now.busy_ms:
@@ -108,6 +103,9 @@ class LagSum(NamedTuple):
     records: float = UNKNOWN
     ms: float = UNKNOWN
     """Lag of the task that is furthest behind."""
+
+
+NO_LAG: Final = LagSum()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,7 @@ def snapshot_of(
     vertices: dict[int, list[TaskCounters]] = {}
     for task in figures:
         vertex = task.vertex
-        counts = tasks[task.task] = counters_of(task)
+        counts = tasks[task.task] = TaskCounters._make(_read_counters(task))
         vertices.setdefault(vertex, []).append(counts)
         for number, output in enumerate(task.outputs):
             records, size = outputs.get((vertex, number), (0, 0))
@@ -376,12 +374,12 @@ def window_between(
         if elapsed_ms > 0:
             waiting[slot] = waiting.get(slot, 0.0) + gain.runnable_ms / elapsed_ms
     outputs = {vertex.id: _outputs(vertex.id, before, now) for vertex in graph.vertices}
-    cpu = _process_cpu(before, now, elapsed)
+    cpu, by_subtask = _process_cpu(before, now, elapsed), attrgetter("figures.subtask")
     return JobWindow(
         graph,
         max(elapsed.values(), default=0.0) / 1000,
         [
-            VertexWindow(vertex, sorted(tasks[vertex.id], key=_subtask), outputs[vertex.id])
+            VertexWindow(vertex, sorted(tasks[vertex.id], key=by_subtask), outputs[vertex.id])
             for vertex in graph.vertices
         ],
         _hosts(processes, cpu, waiting),
@@ -401,10 +399,6 @@ def _peak(before: CounterSnapshot, now: CounterSnapshot, vertex: VertexWindow) -
         if elapsed_ms >= SHORT_MS and busy_ms > largest * elapsed_ms:
             largest = busy_ms / elapsed_ms
     return largest
-
-
-def _subtask(task: TaskWindow) -> int:
-    return task.figures.subtask
 
 
 def _outputs(
@@ -456,13 +450,9 @@ def _growth(vertex: int, snapshots: Sequence[CounterSnapshot]) -> LagSum:
     now = last.lags[vertex]
     found = []
     for part, lag in enumerate(now):
-        first = next((each for each in snapshots if _knows(each, vertex, part)), last)
+        knowing = (at for at in snapshots if at.lags.get(vertex, NO_LAG)[part] != UNKNOWN)
+        first = next(knowing, last)
         elapsed_ms = last.at_ms - first.at_ms
         is_known = lag != UNKNOWN and elapsed_ms >= GROWTH_MS
         found.append(1000 * (lag - first.lags[vertex][part]) / elapsed_ms if is_known else 0.0)
     return LagSum(*found)
-
-
-def _knows(snapshot: CounterSnapshot, vertex: int, part: int) -> bool:
-    lag = snapshot.lags.get(vertex)
-    return lag is not None and lag[part] != UNKNOWN

@@ -111,9 +111,12 @@ class Parameter:
         """Raises BadRequest."""
         default = self.default
         if isinstance(default, bool):
-            return self._boolean(text)
+            if text not in ("true", "false"):
+                raise BadRequest(f"{self.name} is {_short(text)}; give true or false")
+            return text == "true"
         if default is None or isinstance(default, int):
-            return int(self._within(self._whole_number(text), "whole number", LARGEST))
+            number = int(text) if _WHOLE.fullmatch(text) else math.nan
+            return int(self._within(number, "whole number", LARGEST))
         if isinstance(default, float):
             return self._within(self._number(text), "number")
         if self.choices and text not in self.choices:
@@ -146,14 +149,6 @@ class Parameter:
         if self.most == 1:
             return found
         return {"type": "array", "items": found, "minItems": 1, "maxItems": self.most}
-
-    def _boolean(self, text: str) -> bool:
-        if text in ("true", "false"):
-            return text == "true"
-        raise BadRequest(f"{self.name} is {_short(text)}; give true or false")
-
-    def _whole_number(self, text: str) -> float:
-        return int(text) if _WHOLE.fullmatch(text) else math.nan
 
     def _number(self, text: str) -> float:
         try:

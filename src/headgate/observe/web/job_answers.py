@@ -140,7 +140,9 @@ def vertex_details(
 def activity_of(windows: Sequence[TaskWindow], gain: TaskCounters, now_ms: float) -> dict[str, Any]:
     """What these tasks have done, which have gained this together: fields of ``TasksActivity``."""
     tasks = [task.figures for task in windows]
-    watermark = lowest_watermark(tasks)
+    lowest = min((task.output_watermark_ms for task in tasks), default=MIN_WATERMARK_MS)
+    watermark = known_watermark(lowest)
+    is_last = watermark == MAX_WATERMARK_MS
     return {
         "metrics": totals(tasks),
         "rates": rates([task.gain for task in windows]),
@@ -151,7 +153,7 @@ def activity_of(windows: Sequence[TaskWindow], gain: TaskCounters, now_ms: float
         "idle": gain.idle,
         "cpu": gain.share(gain.cpu_ms),
         "watermark": watermark,
-        "watermark_lag_ms": lag_of(watermark, now_ms),
+        "watermark_lag_ms": None if watermark is None or is_last else float(now_ms - watermark),
         "latency_p50_ms": latency([task.latency_p50_ms for task in tasks], is_median=True),
         "latency_p99_ms": latency([task.latency_p99_ms for task in tasks]),
         **{name: metric_of(TaskFigures, name).merged(tasks) for name in MERGED},
@@ -226,21 +228,9 @@ def rates(gains: Sequence[TaskCounters]) -> Rates:
     )
 
 
-def lowest_watermark(tasks: Sequence[TaskFigures]) -> int | None:
-    """None as long as a subtask has none."""
-    lowest = min((task.output_watermark_ms for task in tasks), default=MIN_WATERMARK_MS)
-    return known_watermark(lowest)
-
-
 def known_watermark(watermark_ms: int) -> int | None:
+    """None: there is no watermark yet."""
     return None if watermark_ms == MIN_WATERMARK_MS else watermark_ms
-
-
-def lag_of(watermark_ms: int | None, now_ms: float) -> float | None:
-    """None: there is no watermark, or it is the last one."""
-    if watermark_ms is None or watermark_ms == MAX_WATERMARK_MS:
-        return None
-    return float(now_ms - watermark_ms)
 
 
 def latency(measured_ms: Sequence[float], *, is_median: bool = False) -> float | None:

@@ -362,11 +362,11 @@ def _metrics_of(request: Request) -> dict[int, dict[str, object]]:
 def _chosen(metrics: Mapping[str, object], wanted: Collection[str]) -> list[MetricValue]:
     if not wanted:
         return [MetricValue(name) for name in metrics]
-    return [MetricValue(name, _text(metrics[name])) for name in wanted if name in metrics]
-
-
-def _text(value: object) -> str:
-    return str(value.value if isinstance(value, Enum) else value)
+    values = [(name, metrics[name]) for name in wanted if name in metrics]
+    return [
+        MetricValue(name, str(value.value if isinstance(value, Enum) else value))
+        for name, value in values
+    ]
 
 
 def _wanted(request: Request) -> list[str]:

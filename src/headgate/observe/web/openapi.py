@@ -68,7 +68,11 @@ def _operation(endpoint: Endpoint, needs_token: bool) -> dict[str, Any]:
         statuses.add(413)
     if needs_token:
         statuses.add(401)
-    responses = {str(status): _refusal(status) for status in sorted(statuses)}
+    problems = {"schema": {"$ref": _REF.format(name=Problems.__name__)}}
+    responses: dict[str, Any] = {
+        str(status): {"description": REFUSALS[status], "content": {JSON: problems}}
+        for status in sorted(statuses)
+    }
     responses[str(endpoint.success)] = {
         "description": endpoint.summary,
         "content": {media: {"schema": _schema(endpoint)} for media in endpoint.media.split(" ")},
@@ -94,27 +98,18 @@ def _schema(endpoint: Endpoint) -> dict[str, Any]:
     return {"type": "array", "items": reference} if endpoint.is_list else reference
 
 
-def _refusal(status: int) -> dict[str, Any]:
-    reference = {"$ref": _REF.format(name=Problems.__name__)}
-    return {"description": REFUSALS[status], "content": {JSON: {"schema": reference}}}
-
-
 def _path_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     names = [part[1:-1] for part in endpoint.path.split("/") if part.startswith("{")]
-    found = []
-    for name in names:
-        meaning, pattern = PATH_PARAMETERS[name]
-        schema = {"type": "string", "pattern": f"^{pattern}$"}
-        found.append(
-            {
-                "name": name,
-                "in": "path",
-                "required": True,
-                "description": meaning,
-                "schema": schema,
-            }
-        )
-    return found
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": PATH_PARAMETERS[name][0],
+            "schema": {"type": "string", "pattern": f"^{PATH_PARAMETERS[name][1]}$"},
+        }
+        for name in names
+    ]
 
 
 def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
