@@ -31,7 +31,6 @@ from headgate.observe.observer import JobObserver
 from headgate.observe.web.server import page_link
 from headgate.spark.dataframe.frame_job import FrameJob
 from headgate.spark.job import SparkJob
-from headgate.spark.submission import on_launched
 
 TASKS: Final = 2
 SHOWN_LINES: Final = 3
@@ -89,20 +88,14 @@ def demo(orders: int | None, rate: float | None, seconds: float | None, folder: 
 
 def run_orders(env: StreamExecutionEnvironment, *, stays: bool) -> SparkJob | FrameJob:
     """The job, when it has ended: by itself, or by Ctrl-C if that is how it is to end."""
-    from headgate.observe.display import display
-
-    jobs = StartedJobs()
-    on_launched.append(jobs.launched)
-    try:
-        env.execute_async("orders")
-        jobs.wait()
-    except (KeyboardInterrupt, Terminated) as end:
-        jobs.cancel("it was interrupted")
-        if not (stays and jobs.started and isinstance(end, KeyboardInterrupt)):
-            raise
-    finally:
-        on_launched.remove(jobs.launched)
-        display().close()
+    with StartedJobs() as jobs:
+        try:
+            env.execute_async("orders")
+            jobs.wait()
+        except (KeyboardInterrupt, Terminated) as end:
+            jobs.cancel("it was interrupted")
+            if not (stays and jobs.started and isinstance(end, KeyboardInterrupt)):
+                raise
     return jobs.started[0]
 
 

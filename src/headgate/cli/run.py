@@ -36,7 +36,6 @@ from headgate.cli.entry import (
 from headgate.cli.user_program import (
     StartedJobs,
     exit_code_of,
-    restore_interrupt_handler,
     run_script,
     show_error,
 )
@@ -45,8 +44,7 @@ from headgate.spark.cluster import signal_behind
 from headgate.spark.configuration import check_known, given_settings, set_flags
 from headgate.spark.connect import REMOTE, REMOTE_VARIABLE, TOKEN_VARIABLE, remote_of
 from headgate.spark.job_files import import_root, scratch_folder
-from headgate.spark.session import chosen_master, on_started, spark_defaults
-from headgate.spark.submission import on_action_begun, on_launched
+from headgate.spark.session import chosen_master, spark_defaults
 
 PROGRESS: Final = "headgate.progress"
 STRICT: Final = "headgate.strict"
@@ -314,19 +312,11 @@ def pass_to_spark(flags: dict[str, str]) -> None:
 
 def run_program(script: str, arguments: Sequence[str]) -> int:
     """The script, then the jobs that it has left running; returns the exit code."""
-    jobs = StartedJobs()
-    on_launched.append(jobs.launched)
-    on_action_begun.append(jobs.launched)
-    on_started.append(restore_interrupt_handler)
     try:
-        with signals_raise():
+        with StartedJobs() as jobs, signals_raise():
             return _run(script, arguments, jobs)
     finally:
-        on_started.remove(restore_interrupt_handler)
-        on_launched.remove(jobs.launched)
-        on_action_begun.remove(jobs.launched)
         unexecuted.clear()  # what was to be said about it was said: nothing after a failure
-        close_display()
         sys.stdout.flush()
 
 
@@ -347,7 +337,7 @@ def _run(script: str, arguments: Sequence[str], jobs: StartedJobs) -> int:
         if isinstance(cause, Terminated | KeyboardInterrupt):
             return end_by_signal(cause, jobs)
         jobs.cancel("the program failed")
-        close_display()  # its last lines come before the trouble
+        jobs.close_display()  # its last lines come before the trouble
         show_error(error, script)
         return exit_code_of(error)
 
@@ -368,15 +358,8 @@ def end_by_signal(raised: Terminated | KeyboardInterrupt, jobs: StartedJobs) -> 
         jobs.cancel("the system terminated it", suspend=True)
     else:
         jobs.cancel("the user interrupted it")
-    close_display()
+    jobs.close_display()
     return show_signal(TERMINATED if isinstance(raised, Terminated) else INTERRUPTED)
-
-
-def close_display() -> None:
-    """Show the last of all jobs, and nothing after it."""
-    from headgate.observe.display import display
-
-    display().close()
 
 
 def exit_code(end: SystemExit) -> int:

@@ -19,22 +19,15 @@ from types import ModuleType, TracebackType
 import click
 
 import headgate
-from headgate.base.errors import (
-    CheckpointError,
-    HeadgateError,
-    JobExceedsMemory,
-    JobFailed,
-    RestoreRefused,
-    SettingsInvalid,
-    SlotsShort,
-    SparkUnready,
-)
+from headgate.base import errors
 from headgate.base.user_traceback import user_frames
 from headgate.cli.entry import CONFIGURATION, FAILED, NO_SPARK
 from headgate.cli.rest_client import PageOff, VertexNotFound
 from headgate.host.driver.job_client import JobNotFound
 from headgate.spark.dataframe.frame_job import FrameJob
 from headgate.spark.job import SparkJob
+from headgate.spark.session import on_started
+from headgate.spark.submission import on_action_begun, on_launched
 
 PACKAGE = Path(headgate.__file__).parent
 
@@ -80,16 +73,16 @@ def exit_code_of(error: BaseException) -> int:
     """The exit code that tells a script what kind of error it was."""
     match error:
         case (
-            SettingsInvalid()
-            | JobExceedsMemory()
-            | CheckpointError()
-            | RestoreRefused()
+            errors.SettingsInvalid()
+            | errors.JobExceedsMemory()
+            | errors.CheckpointError()
+            | errors.RestoreRefused()
             | JobNotFound()
             | PageOff()
             | VertexNotFound()
         ):
             return CONFIGURATION
-        case SparkUnready() | SlotsShort():
+        case errors.SparkUnready() | errors.SlotsShort():
             return NO_SPARK
         case _:
             return FAILED
@@ -98,12 +91,12 @@ def exit_code_of(error: BaseException) -> int:
 def show_error(error: Exception, script: str) -> None:
     """On standard error: where in the user's code, and what."""
     match error:
-        case JobFailed() if logging.getLogger("headgate").isEnabledFor(logging.DEBUG):
+        case errors.JobFailed() if logging.getLogger("headgate").isEnabledFor(logging.DEBUG):
             click.echo(str(error), err=True)
-        case JobFailed():
+        case errors.JobFailed():
             traces = without_machinery(str(error).removesuffix(error.summary).rstrip() + "\n")
             click.echo(f"{traces.rstrip()}\n\n{error.summary}".lstrip(), err=True)
-        case HeadgateError():
+        case errors.HeadgateError():
             frames = "".join(traceback.format_list(user_frames(error)))
             begin = f"Traceback (most recent call last):\n{frames}" if frames else ""
             click.echo(f"{begin}headgate: {error}", err=True)
@@ -113,10 +106,31 @@ def show_error(error: Exception, script: str) -> None:
 
 
 class StartedJobs:
-    """The jobs that a program has started, and how they end with it."""
+    """The jobs that a program starts within the context, and how they end with it.
+
+    Afterwards nothing more is shown of them.
+    """
 
     def __init__(self) -> None:
         self.started: list[SparkJob | FrameJob] = []
+
+    def __enter__(self) -> "StartedJobs":
+        on_launched.append(self.launched)
+        on_action_begun.append(self.launched)
+        on_started.append(restore_interrupt_handler)
+        return self
+
+    def __exit__(self, *trouble: object) -> None:
+        on_started.remove(restore_interrupt_handler)
+        on_launched.remove(self.launched)
+        on_action_begun.remove(self.launched)
+        self.close_display()
+
+    def close_display(self) -> None:
+        """Show the last of all jobs, and nothing after it."""
+        from headgate.observe.display import display
+
+        display().close()
 
     def launched(self, job: "SparkJob | FrameJob") -> None:
         """Called on the thread that starts the job, or with an action that has begun."""
@@ -133,7 +147,7 @@ class StartedJobs:
         """``suspend``: it is none of the jobs' fault; those with an id can go on later."""
         for job in self.started:
             if not job.has_ended():
-                with suppress(HeadgateError):
+                with suppress(errors.HeadgateError):
                     job.cancel(reason, suspend=suspend)
 
 

@@ -9,93 +9,58 @@ import errno
 from collections.abc import Iterator
 from typing import Final
 
-from headgate.base.errors import (
-    BackendMissing,
-    CheckpointCorrupt,
-    CheckpointMissing,
-    CheckpointsDamaged,
-    CodeUnloadable,
-    DatabaseUnready,
-    DriverLost,
-    FunctionUnpicklable,
-    HttpRejected,
-    InsufficientBuffers,
-    JobTakenOver,
-    KafkaUnready,
-    OffsetsLost,
-    PartitionNotFound,
-    PartLost,
-    PlanInvalid,
-    PoolDestroyed,
-    ProducerFailed,
-    RecordsLost,
-    RestoreRefused,
-    ServerUnfit,
-    ServerUnreachable,
-    ServerUnready,
-    SettingsInvalid,
-    SlotsShort,
-    SparkUnready,
-    StateUnstorable,
-    StorageUnusable,
-    StreamUnfit,
-    TableUnfit,
-    TableUnready,
-    TaskCancelled,
-    TransportError,
-    WrongVersion,
-)
+from headgate.base import errors
 
 CONSEQUENCES: Final = (
-    DriverLost,
-    PartitionNotFound,
-    PoolDestroyed,
-    ProducerFailed,
-    TaskCancelled,
-    TransportError,
+    errors.DriverLost,
+    errors.PartitionNotFound,
+    errors.PoolDestroyed,
+    errors.ProducerFailed,
+    errors.TaskCancelled,
+    errors.TransportError,
 )
 """Errors of a task that tell of trouble elsewhere."""
 
 FINAL: Final = (
-    BackendMissing,
-    CheckpointsDamaged,
-    CodeUnloadable,
-    FunctionUnpicklable,
-    HttpRejected,
+    errors.BackendMissing,
+    errors.CheckpointsDamaged,
+    errors.CodeUnloadable,
+    errors.FunctionUnpicklable,
+    errors.HttpRejected,
     ImportError,
-    InsufficientBuffers,
-    JobTakenOver,
-    OffsetsLost,
-    PartLost,
-    PlanInvalid,
-    RecordsLost,
-    RestoreRefused,
-    ServerUnfit,
-    SettingsInvalid,
-    SparkUnready,
-    StreamUnfit,
-    TableUnfit,
-    WrongVersion,
+    errors.InsufficientBuffers,
+    errors.JobTakenOver,
+    errors.OffsetsLost,
+    errors.PartLost,
+    errors.PlanInvalid,
+    errors.RecordsLost,
+    errors.RestoreRefused,
+    errors.ServerUnfit,
+    errors.SettingsInvalid,
+    errors.SparkUnready,
+    errors.StreamUnfit,
+    errors.TableUnfit,
+    errors.WrongVersion,
 )
 """Errors that every other attempt would meet as well: a package is missing, memory is too small for
 the plan, versions differ, the program does not fit its checkpoint or its settings; or what a
 checkpoint has left outside is gone, was replaced or is refused: a part, a table, a slot, a note."""
 
-DAMAGE: Final = (CheckpointCorrupt,)
+DAMAGE: Final = (errors.CheckpointCorrupt,)
 """Errors of a task that has read other bytes than were written. One that finds nothing may be on a
 host where the storage is away: what is truly gone is found when the next attempt is planned."""
 
 OUTSIDE: Final = (
-    CheckpointMissing,
+    errors.CheckpointMissing,
     ConnectionError,
-    DatabaseUnready,
-    KafkaUnready,
-    ServerUnreachable,
-    ServerUnready,
-    SlotsShort,
-    StateUnstorable,
-    StorageUnusable,
-    TableUnready,
+    errors.DatabaseUnready,
+    errors.KafkaUnready,
+    errors.ServerUnreachable,
+    errors.ServerUnready,
+    errors.SlotsShort,
+    errors.StateUnstorable,
+    errors.StorageUnusable,
+    errors.TableUnready,
     TimeoutError,
 )
 """Errors of what the job depends on: it may be well again soon, whatever the record."""

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from headgate.base import errors
 from headgate.base.checkpoints import (
     ChannelState,
     DatabaseRestore,
@@ -26,17 +27,6 @@ from headgate.base.checkpoints import (
     Piece,
     ReassignedStream,
     TaskRestore,
-)
-from headgate.base.errors import (
-    ChannelsDiffer,
-    CheckpointUnsound,
-    FinishedAlready,
-    KeyGroupsDiffer,
-    PlacesMoved,
-    ProgramDiffers,
-    RestoreRefused,
-    StateBroken,
-    StateUnclaimed,
 )
 from headgate.core.operators.split_discovery import dealt_state
 from headgate.core.state.keys import groups_of
@@ -53,7 +43,7 @@ def restore(
     ignores_unclaimed: bool = False,
     without_in_flight: bool = False,
 ) -> dict[str, TaskRestore]:
-    """What each task of the job gets, by its id; raises RestoreRefused.
+    """What each task of the job gets, by its id; raises errors.RestoreRefused.
 
     ``without_in_flight``: leave out the records that were in flight.
     """
@@ -89,7 +79,7 @@ def _check_places(recorded: RecordedJob, graph: JobGraph) -> None:
         was, now = operator.name, names.get(uid, operator.name)
         is_another = now != was and was in names.values()
         if is_another and operator.has_state and is_place(uid):
-            raise PlacesMoved(recorded.metadata.checkpoint, was, now, uid)
+            raise errors.PlacesMoved(recorded.metadata.checkpoint, was, now, uid)
 
 
 def _check_claims(recorded: RecordedJob, graph: JobGraph, ignores_unclaimed: bool) -> None:
@@ -99,12 +89,12 @@ def _check_claims(recorded: RecordedJob, graph: JobGraph, ignores_unclaimed: boo
     unclaimed = [operator for operator in stateful if operator.uid not in there]
     counting = [operator.uid for operator in stateful] or [*recorded.operators]
     if not any(uid in there for uid in counting):
-        raise ProgramDiffers(metadata.checkpoint, metadata.name)
+        raise errors.ProgramDiffers(metadata.checkpoint, metadata.name)
     if unclaimed and not ignores_unclaimed:
         names = tuple(
             f"operator {operator.name!r} (uid {operator.uid!r})" for operator in unclaimed
         )
-        raise StateUnclaimed(metadata.checkpoint, names)
+        raise errors.StateUnclaimed(metadata.checkpoint, names)
 
 
 def _check_vertex(recorded: RecordedJob, vertex: JobVertex) -> None:
@@ -115,9 +105,9 @@ def _check_vertex(recorded: RecordedJob, vertex: JobVertex) -> None:
             continue
         had, has = operator.vertex.max_parallelism, vertex.max_parallelism
         if operator.is_keyed and had != has:
-            raise KeyGroupsDiffer(checkpoint, spec.name, had, has)
+            raise errors.KeyGroupsDiffer(checkpoint, spec.name, had, has)
         if any(state.source for state in operator.states) and (place or not vertex.is_source):
-            raise RestoreRefused(
+            raise errors.RestoreRefused(
                 checkpoint,
                 f"operator {spec.name!r} was a source there, with the uid {spec.uid!r}, and is "
                 f"none now; give it another uid",
@@ -137,7 +127,7 @@ def _finished(recorded: RecordedJob, graph: JobGraph) -> dict[str, bool]:
             for edge in graph.inputs_of(vertex.id):
                 if not whole[edge.source]:
                     before = graph.vertices[edge.source].name
-                    raise FinishedAlready(
+                    raise errors.FinishedAlready(
                         recorded.metadata.checkpoint,
                         vertex.name,
                         f"{before!r}, which stands before it, had not",
@@ -157,7 +147,7 @@ def _has_finished(recorded: RecordedJob, vertex: JobVertex) -> bool:
     flags = [operator is not None and operator.vertex.has_finished for operator in known]
     if any(flags) and not all(flags):
         ended, other = specs[flags.index(True)].name, specs[flags.index(False)].name
-        raise FinishedAlready(
+        raise errors.FinishedAlready(
             recorded.metadata.checkpoint,
             ended,
             f"{other!r}, which shares its task now, had not",
@@ -194,9 +184,9 @@ def _dealt(metadata: Metadata, graph: JobGraph) -> dict[str, Piece]:
         if state.uid in there and state.uid not in assigned:
             try:
                 data = dealt_state(state)
-            except StateBroken as error:
+            except errors.StateBroken as error:
                 name = f"source {state.name!r}"
-                raise RestoreRefused(metadata.checkpoint, f"{name}: {error}") from error
+                raise errors.RestoreRefused(metadata.checkpoint, f"{name}: {error}") from error
             dealt[state.uid] = Piece("", 0, len(data), zlib.crc32(data), data)
     return dealt
 
@@ -240,7 +230,7 @@ def _keyed(recorded: RecordedJob, operator: RecordedOperator, own: range) -> dic
     for old, held in _ranges(operator).items():
         there: Mapping[int, Piece] = operator.states[old].keyed
         if any(group not in held for group in there):
-            raise CheckpointUnsound(
+            raise errors.CheckpointUnsound(
                 recorded.metadata.checkpoint,
                 f"task {operator.vertex.tasks[old].task} has key groups of another",
             )
@@ -283,7 +273,7 @@ def _overlap(groups: range, others: range) -> bool:
 
 
 def inherit_groups(graph: StreamGraph, metadata: Metadata) -> StreamGraph:
-    """The program with the key groups of the checkpoint; raises CheckpointUnsound.
+    """The program with the key groups of the checkpoint; raises errors.CheckpointUnsound.
 
     Law: what a user has set stays; any other operator that the checkpoint knows keeps its number if
     that is enough for its tasks, so that neither state nor chains depend on a default.
@@ -315,7 +305,7 @@ class InFlightAssignment:
 
 
 def restore_in_flight(recorded: RecordedJob, graph: JobGraph) -> InFlightAssignment:
-    """Assign what was in flight to tasks; raises ChannelsDiffer if there is no right way."""
+    """Assign what was in flight to tasks; raises errors.ChannelsDiffer if there is no right way."""
     result = InFlightAssignment()
     _check_edges(recorded)
     for shape in recorded.metadata.edges:
@@ -346,7 +336,7 @@ def _check_edges(recorded: RecordedJob) -> None:
         for task in vertex.tasks:
             for channel in task.channels:
                 if (vertex.id, channel.index) not in (inputs if channel.is_input else outputs):
-                    raise CheckpointUnsound(
+                    raise errors.CheckpointUnsound(
                         recorded.metadata.checkpoint,
                         f"task {task.task} holds records in flight of an edge that it has not",
                     )
@@ -372,7 +362,7 @@ def _edge_now(recorded: RecordedJob, graph: JobGraph, shape: EdgeShape) -> JobEd
     """The edge that leads from the same chain to the same chain."""
     source, target = (recorded.vertices.get(vertex) for vertex in (shape.source, shape.target))
     if source is None or target is None:
-        raise CheckpointUnsound(
+        raise errors.CheckpointUnsound(
             recorded.metadata.checkpoint, "an edge of it joins vertices that it has not"
         )
     chains = {
@@ -413,7 +403,7 @@ def _streams(recorded: RecordedJob, shape: EdgeShape, channels: _Found) -> Strea
         is_input = channel.is_input
         partners = wiring.producers_of(subtask) if is_input else wiring.consumers_of(subtask)
         if channel.channel >= len(partners):
-            raise CheckpointUnsound(
+            raise errors.CheckpointUnsound(
                 recorded.metadata.checkpoint,
                 f"subtask {subtask} of {recorded.vertices[vertex].names!r} holds records in "
                 f"flight of a channel that it has not",
@@ -466,7 +456,7 @@ def _readers(
     ]
 
 
-def _refused(recorded: RecordedJob, shape: EdgeShape, problem: str) -> ChannelsDiffer:
+def _refused(recorded: RecordedJob, shape: EdgeShape, problem: str) -> errors.ChannelsDiffer:
     source, target = recorded.vertices[shape.source], recorded.vertices[shape.target]
     edge = f"from {source.names!r} to {target.names!r}"
-    return ChannelsDiffer(recorded.metadata.checkpoint, edge, problem)
+    return errors.ChannelsDiffer(recorded.metadata.checkpoint, edge, problem)

@@ -14,14 +14,7 @@ import msgspec
 from starlette.responses import Response
 
 from headgate.base.checkpoints import Stop
-from headgate.observe.web.answers import (
-    RequestId,
-    RequestStatus,
-    SavepointOrder,
-    SavepointResult,
-    SavepointStatus,
-    StopOrder,
-)
+from headgate.observe.web import answers
 from headgate.observe.web.endpoints import (
     JSON,
     BadRequest,
@@ -34,7 +27,7 @@ log = logging.getLogger(__name__)
 
 REMEMBERED: Final = 100
 
-_Order = TypeVar("_Order", SavepointOrder, StopOrder)
+_Order = TypeVar("_Order", answers.SavepointOrder, answers.StopOrder)
 
 
 JOB: Final = "/jobs/{job}"
@@ -55,14 +48,14 @@ def cancel(request: Request) -> Response:
     "POST",
     f"{JOB}/savepoints",
     "Take a savepoint",
-    RequestId,
-    body=SavepointOrder,
+    answers.RequestId,
+    body=answers.SavepointOrder,
     success=202,
     statuses=(409, 503),
 )
-async def savepoint(request: Request) -> RequestId:
+async def savepoint(request: Request) -> answers.RequestId:
     """Begins at once."""
-    order = _order(request, SavepointOrder)
+    order = _order(request, answers.SavepointOrder)
     stop = Stop.SUSPEND if order.cancel_job else Stop.NO
     return await _begin(request, order.target_directory, Stop.DRAIN if order.drain else stop)
 
@@ -71,35 +64,37 @@ async def savepoint(request: Request) -> RequestId:
     "POST",
     f"{JOB}/stop",
     "End a job with a savepoint",
-    RequestId,
-    body=StopOrder,
+    answers.RequestId,
+    body=answers.StopOrder,
     success=202,
     statuses=(409, 503),
 )
-async def stop(request: Request) -> RequestId:
+async def stop(request: Request) -> answers.RequestId:
     """Begins at once; the job ends when the savepoint is there."""
-    order = _order(request, StopOrder)
+    order = _order(request, answers.StopOrder)
     how = Stop.DRAIN if order.drain else Stop.SUSPEND
     return await _begin(request, order.target_directory, how)
 
 
-@ENDPOINTS.get(f"{JOB}/savepoints/{{request}}", "How far a savepoint has come", SavepointStatus)
-def result(request: Request) -> SavepointStatus:
+@ENDPOINTS.get(
+    f"{JOB}/savepoints/{{request}}", "How far a savepoint has come", answers.SavepointStatus
+)
+def result(request: Request) -> answers.SavepointStatus:
     """Whether it is done, and where it is."""
     job_id, future = request.services.savepoints.get(request.path["request"], ("", None))
     if future is None or job_id != request.shown.job.job_id:
         raise BadRequest("there was no such request, or it is forgotten by now", 404)
     if not future.done():
-        return SavepointStatus(RequestStatus("IN_PROGRESS"))
+        return answers.SavepointStatus(answers.RequestStatus("IN_PROGRESS"))
     error = future.exception()
     if error is None:
-        operation = SavepointResult(location=future.result())
+        operation = answers.SavepointResult(location=future.result())
     else:
-        operation = SavepointResult(failure_cause=f"{type(error).__name__}: {error}")
-    return SavepointStatus(RequestStatus("COMPLETED"), operation)
+        operation = answers.SavepointResult(failure_cause=f"{type(error).__name__}: {error}")
+    return answers.SavepointStatus(answers.RequestStatus("COMPLETED"), operation)
 
 
-async def _begin(request: Request, directory: str | None, stop: Stop) -> RequestId:
+async def _begin(request: Request, directory: str | None, stop: Stop) -> answers.RequestId:
     job, services = request.shown.job, request.services
     if job.has_ended():
         raise BadRequest(f"the job is {job.status().name.lower()}, no savepoint can be", 409)
@@ -108,7 +103,7 @@ async def _begin(request: Request, directory: str | None, stop: Stop) -> Request
     future = await services.background.run(lambda: job.savepoint(directory, stop))
     number = secrets.token_hex(8)
     services.savepoints[number] = (job.job_id, future)
-    return RequestId(number)
+    return answers.RequestId(number)
 
 
 def _make_room(savepoints: dict[str, tuple[str, Future[str]]]) -> None:

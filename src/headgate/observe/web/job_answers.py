@@ -19,18 +19,7 @@ from headgate.base.messages import TaskFigures, TaskState
 from headgate.observe.analysis.diagnosis import Diagnosis
 from headgate.observe.analysis.windows import JobWindow, TaskCounters, TaskWindow, VertexWindow
 from headgate.observe.observed import ObservedJob
-from headgate.observe.web.answers import (
-    EdgeDetails,
-    JobDetails,
-    JobSummary,
-    OperatorDetails,
-    Rates,
-    SubtaskDetails,
-    TaskCounts,
-    Totals,
-    VertexDetails,
-    VertexSubtasks,
-)
+from headgate.observe.web import answers
 from headgate.plan.job_graph import JobEdge, JobVertex
 
 STATES: Final = {
@@ -59,30 +48,30 @@ class JobMoment:
     """Column and row of each vertex in a drawing."""
     why: Diagnosis | None = None
 
-    def vertex(self, window: VertexWindow) -> VertexDetails:
+    def vertex(self, window: VertexWindow) -> answers.VertexDetails:
         return vertex_details(window, self.job.status(), self.now_ms, self.places[window.id])
 
 
-def job_summary(job: ObservedJob, now_ms: int, why: Diagnosis | None) -> JobSummary:
+def job_summary(job: ObservedJob, now_ms: int, why: Diagnosis | None) -> answers.JobSummary:
     """A line of the list of jobs."""
     states = Counter(STATES[task.state] for task in job.figures())
     total = sum(vertex.parallelism for vertex in job.graph.vertices)
     states["CREATED"] += max(0, total - states.total())
     counts = {state.lower(): count for state, count in states.items()}
-    return JobSummary(
+    return answers.JobSummary(
         **_job_times(job, now_ms),
         last_modification=max(job.state_times().values(), default=job.started_at_ms),
-        tasks=TaskCounts(total=total, **counts),
+        tasks=answers.TaskCounts(total=total, **counts),
         why="" if why is None else why.headline,
     )
 
 
-def job_details(moment: JobMoment) -> JobDetails:
+def job_details(moment: JobMoment) -> answers.JobDetails:
     """The job with its vertices and edges."""
     job = moment.job
     failures = job.failures()
     vertices = moment.window.vertices
-    return JobDetails(
+    return answers.JobDetails(
         **_job_times(job, moment.now_ms),
         now=moment.now_ms,
         timestamps=dict(job.state_times()),
@@ -113,13 +102,13 @@ def _job_times(job: ObservedJob, now_ms: int) -> dict[str, Any]:
 
 def vertex_details(
     window: VertexWindow, status: JobStatus, now_ms: float, place: tuple[int, int] = (0, 0)
-) -> VertexDetails:
+) -> answers.VertexDetails:
     """All subtasks together; ``status`` is that of the job, ``place`` that in a drawing."""
     vertex = window.vertex
     tasks = [task.figures for task in window.tasks]
     states = Counter(STATES[task.state] for task in tasks)
     states["CREATED"] += max(0, vertex.parallelism - len(tasks))
-    return VertexDetails(
+    return answers.VertexDetails(
         id=str(vertex.id),
         name=vertex.name,
         operators=operators_of(vertex, tasks),
@@ -160,7 +149,9 @@ def activity_of(windows: Sequence[TaskWindow], gain: TaskCounters, now_ms: float
     }
 
 
-def edge_details(edge: JobEdge, producer: VertexWindow, reader: VertexWindow) -> EdgeDetails:
+def edge_details(
+    edge: JobEdge, producer: VertexWindow, reader: VertexWindow
+) -> answers.EdgeDetails:
     """All channels together, as both ends have counted them."""
     records, size = 0.0, 0.0
     if edge.output < len(producer.outputs) and producer.gain.elapsed_ms > 0:
@@ -172,7 +163,7 @@ def edge_details(edge: JobEdge, producer: VertexWindow, reader: VertexWindow) ->
         for found in gates
         if edge.gate < len(found)
     )
-    return EdgeDetails(
+    return answers.EdgeDetails(
         source=str(edge.source),
         target=str(edge.target),
         ship=edge.ship,
@@ -184,13 +175,13 @@ def edge_details(edge: JobEdge, producer: VertexWindow, reader: VertexWindow) ->
     )
 
 
-def operators_of(vertex: JobVertex, tasks: Sequence[TaskFigures]) -> list[OperatorDetails]:
+def operators_of(vertex: JobVertex, tasks: Sequence[TaskFigures]) -> list[answers.OperatorDetails]:
     """The operators of the chain, with what they have counted in all subtasks."""
     found = []
     for place, operator in enumerate(vertex.chain.operators):
         figures = [task.operators[place] for task in tasks if place < len(task.operators)]
         sums = [metric.merged(figures) or 0 for metric in metrics_of(OperatorFigures)]
-        found.append(OperatorDetails(operator.name, *sums))
+        found.append(answers.OperatorDetails(operator.name, *sums))
     return found
 
 
@@ -204,9 +195,9 @@ def status_of(states: Counter[str], job: JobStatus) -> str:
     return "CANCELED" if job.is_globally_terminal_state() else "CREATED"
 
 
-def totals(tasks: Sequence[TaskFigures]) -> Totals:
+def totals(tasks: Sequence[TaskFigures]) -> answers.Totals:
     """Counts and times of all these tasks together."""
-    return Totals(
+    return answers.Totals(
         read_records=sum(task.records_in + task.records_made for task in tasks),
         read_bytes=sum(task.bytes_in for task in tasks),
         write_records=sum(task.records_out for task in tasks),
@@ -217,10 +208,10 @@ def totals(tasks: Sequence[TaskFigures]) -> Totals:
     )
 
 
-def rates(gains: Sequence[TaskCounters]) -> Rates:
+def rates(gains: Sequence[TaskCounters]) -> answers.Rates:
     """Per second, of all these tasks together."""
     ran = [gain for gain in gains if gain.elapsed_ms > 0]
-    return Rates(
+    return answers.Rates(
         in_per_s=1000 * sum(gain.records_in / gain.elapsed_ms for gain in ran),
         out_per_s=1000 * sum(gain.records_out / gain.elapsed_ms for gain in ran),
         bytes_in_per_s=1000 * sum(gain.bytes_in / gain.elapsed_ms for gain in ran),
@@ -241,13 +232,13 @@ def latency(measured_ms: Sequence[float], *, is_median: bool = False) -> float |
     return median(found) if is_median else max(found)
 
 
-def vertex_subtasks(moment: JobMoment, vertex: JobVertex) -> VertexSubtasks:
+def vertex_subtasks(moment: JobMoment, vertex: JobVertex) -> answers.VertexSubtasks:
     """The vertex, and each of its tasks."""
     window = moment.window.vertices[vertex.id]
     hosts = {
         process.slot: f"{process.host}:{process.pid}" for process in moment.job.task_managers()
     }
-    return VertexSubtasks(
+    return answers.VertexSubtasks(
         **structs.asdict(moment.vertex(window)),
         subtasks=[
             subtask_details(task, hosts.get(task.figures.slot, ""), moment.now_ms)
@@ -263,16 +254,18 @@ def by_subtask(window: VertexWindow) -> list[TaskWindow]:
 
 
 _SAME: Final = [
-    name for name in SubtaskDetails.__struct_fields__ if name in TaskFigures.__struct_fields__
+    name
+    for name in answers.SubtaskDetails.__struct_fields__
+    if name in TaskFigures.__struct_fields__
 ]
 
 
-def subtask_details(window: TaskWindow, host: str, now_ms: int) -> SubtaskDetails:
+def subtask_details(window: TaskWindow, host: str, now_ms: int) -> answers.SubtaskDetails:
     """One task; ``host`` is that of its task manager."""
     task, gain = window
     fields = {name: getattr(task, name) for name in _SAME}
     fields |= activity_of([window], gain, now_ms)
-    return SubtaskDetails(
+    return answers.SubtaskDetails(
         status=STATES[task.state],
         host=host,
         input_watermarks=[known_watermark(mark) for mark in task.input_watermarks_ms],

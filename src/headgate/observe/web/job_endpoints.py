@@ -17,30 +17,7 @@ from headgate.base.job_records import CheckpointRecord
 from headgate.base.redaction import redacted
 from headgate.observe import observed
 from headgate.observe.prometheus import content_type, exposition
-from headgate.observe.web.answers import (
-    CheckpointCount,
-    CheckpointOverview,
-    ClusterOverview,
-    Features,
-    JobConfiguration,
-    JobDetails,
-    JobExceptions,
-    JobId,
-    JobIds,
-    JobLogLines,
-    JobPlan,
-    JobSeries,
-    JobSummaries,
-    JobTaskManagers,
-    MetricSummary,
-    MetricValue,
-    PageConfig,
-    PlanGraph,
-    SubtaskBackpressure,
-    TaskManagerDetails,
-    VertexBackpressure,
-    VertexSubtasks,
-)
+from headgate.observe.web import answers
 from headgate.observe.web.endpoints import (
     JSON,
     BadRequest,
@@ -98,35 +75,35 @@ async def metrics(request: Request) -> Response:
 # Lists of jobs, and one with its graph.
 
 
-@ENDPOINTS.get("/config", "About this server", PageConfig, needs_token=False)
-def config(request: Request) -> PageConfig:
+@ENDPOINTS.get("/config", "About this server", answers.PageConfig, needs_token=False)
+def config(request: Request) -> answers.PageConfig:
     """What the page asks first."""
-    features = Features(web_cancel=True, web_savepoint=True, peek=True)
-    return PageConfig(__version__, REFRESH_MS, features, request.services.needs_token)
+    features = answers.Features(web_cancel=True, web_savepoint=True, peek=True)
+    return answers.PageConfig(__version__, REFRESH_MS, features, request.services.needs_token)
 
 
-@ENDPOINTS.get("/overview", "Jobs by state", ClusterOverview)
-def overview(request: Request) -> ClusterOverview:
+@ENDPOINTS.get("/overview", "Jobs by state", answers.ClusterOverview)
+def overview(request: Request) -> answers.ClusterOverview:
     """How many jobs there are."""
     states = Counter(shown.job.status().name for shown in request.jobs.all())
     ended = [states.pop(state, 0) for state in ("FINISHED", "CANCELED", "FAILED")]
-    return ClusterOverview(__version__, states.total(), *ended)
+    return answers.ClusterOverview(__version__, states.total(), *ended)
 
 
-@ENDPOINTS.get("/jobs", "Ids of all jobs", JobIds)
-def job_ids(request: Request) -> JobIds:
+@ENDPOINTS.get("/jobs", "Ids of all jobs", answers.JobIds)
+def job_ids(request: Request) -> answers.JobIds:
     """The newest first."""
     jobs = [shown.job for shown in request.jobs.all()]
-    return JobIds([JobId(job.job_id, job.status().name) for job in jobs])
+    return answers.JobIds([answers.JobId(job.job_id, job.status().name) for job in jobs])
 
 
-@ENDPOINTS.get("/jobs/overview", "All jobs in short", JobSummaries)
-def summaries(request: Request) -> JobSummaries:
+@ENDPOINTS.get("/jobs/overview", "All jobs in short", answers.JobSummaries)
+def summaries(request: Request) -> answers.JobSummaries:
     """The newest first."""
-    return JobSummaries([shown.summary() for shown in request.jobs.all()])
+    return answers.JobSummaries([shown.summary() for shown in request.jobs.all()])
 
 
-@ENDPOINTS.get(JOB, "A job with its graph", JobDetails)
+@ENDPOINTS.get(JOB, "A job with its graph", answers.JobDetails)
 def details(request: Request) -> Response:
     """The last encoded answer, if it is not old."""
     return Response(request.shown.details(), media_type=JSON)
@@ -146,20 +123,22 @@ def events(request: Request) -> Response:
 # What the driver keeps of a job.
 
 
-@ENDPOINTS.get(f"{JOB}/config", "Settings of a job", JobConfiguration)
-def configuration(request: Request) -> JobConfiguration:
+@ENDPOINTS.get(f"{JOB}/config", "Settings of a job", answers.JobConfiguration)
+def configuration(request: Request) -> answers.JobConfiguration:
     """Hidden again, should whoever runs the job have left in a secret."""
     job = request.shown.job
-    return JobConfiguration(job.job_id, job.graph.name, redacted(dict(job.configuration)))
+    return answers.JobConfiguration(job.job_id, job.graph.name, redacted(dict(job.configuration)))
 
 
-@ENDPOINTS.get(f"{JOB}/plan", "The job graph and its drawing", JobPlan)
-def plan(request: Request) -> JobPlan:
+@ENDPOINTS.get(f"{JOB}/plan", "The job graph and its drawing", answers.JobPlan)
+def plan(request: Request) -> answers.JobPlan:
     """The job graph as JSON and as SVG."""
     job = request.shown.job
     kind = "BATCH" if job.graph.batch else "STREAMING"
     nodes = [plan_node(job.graph, vertex) for vertex in job.graph.vertices]
-    return JobPlan(PlanGraph(job.job_id, job.graph.name, kind, nodes), draw_svg(job.graph))
+    return answers.JobPlan(
+        answers.PlanGraph(job.job_id, job.graph.name, kind, nodes), draw_svg(job.graph)
+    )
 
 
 def plan_node(graph: JobGraph, vertex: JobVertex) -> dict[str, object]:
@@ -184,21 +163,21 @@ def plan_node(graph: JobGraph, vertex: JobVertex) -> dict[str, object]:
     }
 
 
-@ENDPOINTS.get(f"{JOB}/exceptions", "Failures of a job", JobExceptions)
-def exceptions(request: Request) -> JobExceptions:
+@ENDPOINTS.get(f"{JOB}/exceptions", "Failures of a job", answers.JobExceptions)
+def exceptions(request: Request) -> answers.JobExceptions:
     """The newest first."""
     job = request.shown.job
     failures = job.failures()
-    return JobExceptions(failures, truncated=len(failures) < job.restarts())
+    return answers.JobExceptions(failures, truncated=len(failures) < job.restarts())
 
 
-@ENDPOINTS.get(f"{JOB}/checkpoints", "Checkpoints of a job", CheckpointOverview)
-def checkpoints(request: Request) -> CheckpointOverview:
+@ENDPOINTS.get(f"{JOB}/checkpoints", "Checkpoints of a job", answers.CheckpointOverview)
+def checkpoints(request: Request) -> answers.CheckpointOverview:
     """The newest first, without their parts."""
     found = request.shown.job.checkpoints()
-    counts = CheckpointCount(found.triggered, found.completed, found.failed, found.pending)
+    counts = answers.CheckpointCount(found.triggered, found.completed, found.failed, found.pending)
     history = [structs.replace(record, parts=()) for record in found.records]
-    return CheckpointOverview(counts, found.restored_from, history)
+    return answers.CheckpointOverview(counts, found.restored_from, history)
 
 
 @ENDPOINTS.get(
@@ -215,39 +194,39 @@ def checkpoint_details(request: Request) -> CheckpointRecord:
     raise BadRequest(f"this checkpoint is not known any more, or not yet; known are: {known}", 404)
 
 
-@ENDPOINTS.get(f"{JOB}/series", "Rates and latency over time", JobSeries)
-def series(request: Request) -> JobSeries:
+@ENDPOINTS.get(f"{JOB}/series", "Rates and latency over time", answers.JobSeries)
+def series(request: Request) -> answers.JobSeries:
     """The points since the driver shows the job; each stands for more time as the job grows old."""
     return request.shown.observer.series()
 
 
-@ENDPOINTS.get(f"{JOB}/taskmanagers", "Processes of a job", JobTaskManagers)
-def task_managers(request: Request) -> JobTaskManagers:
+@ENDPOINTS.get(f"{JOB}/taskmanagers", "Processes of a job", answers.JobTaskManagers)
+def task_managers(request: Request) -> answers.JobTaskManagers:
     """The processes, each with the ids of its tasks."""
     job = request.shown.job
     tasks: dict[int, list[str]] = {}
     for task in job.figures():
         tasks.setdefault(task.slot, []).append(task.task)
-    return JobTaskManagers(
+    return answers.JobTaskManagers(
         [
-            TaskManagerDetails(**structs.asdict(process), tasks=tasks.get(process.slot, []))
+            answers.TaskManagerDetails(**structs.asdict(process), tasks=tasks.get(process.slot, []))
             for process in job.task_managers()
         ]
     )
 
 
-@ENDPOINTS.get(f"{JOB}/logs", "Log of a job", JobLogLines, parameters=(AFTER, LIMIT))
-def logs(request: Request) -> JobLogLines:
+@ENDPOINTS.get(f"{JOB}/logs", "Log of a job", answers.JobLogLines, parameters=(AFTER, LIMIT))
+def logs(request: Request) -> answers.JobLogLines:
     """What is new since the line ``after``."""
     after = request.query["after"]
     lines = request.shown.job.log_lines(after, request.query["limit"])
-    return JobLogLines(lines, lines[-1].number if lines else after)
+    return answers.JobLogLines(lines, lines[-1].number if lines else after)
 
 
 # One vertex, and metrics by name, as the tasks have reported them.
 
 
-@ENDPOINTS.get(VERTEX, "A vertex with its subtasks", VertexSubtasks)
+@ENDPOINTS.get(VERTEX, "A vertex with its subtasks", answers.VertexSubtasks)
 def subtasks(request: Request) -> Response:
     """The vertex, and its subtasks that have reported."""
     vertex = request.vertex
@@ -255,12 +234,14 @@ def subtasks(request: Request) -> Response:
     return Response(text, media_type=JSON)
 
 
-@ENDPOINTS.get(f"{VERTEX}/backpressure", "Back pressure of the subtasks", VertexBackpressure)
-def backpressure(request: Request) -> VertexBackpressure:
+@ENDPOINTS.get(
+    f"{VERTEX}/backpressure", "Back pressure of the subtasks", answers.VertexBackpressure
+)
+def backpressure(request: Request) -> answers.VertexBackpressure:
     """How much each subtask waited for buffers in the last ten seconds."""
     moment = request.shown.moment()
     subtasks = [
-        SubtaskBackpressure(
+        answers.SubtaskBackpressure(
             subtask=task.subtask,
             backpressure_level=_level(gain.backpressured),
             ratio=gain.backpressured,
@@ -272,7 +253,7 @@ def backpressure(request: Request) -> VertexBackpressure:
         for task, gain in by_subtask(moment.window.vertices[request.vertex.id])
     ]
     worst = max((subtask.ratio for subtask in subtasks), default=0.0)
-    return VertexBackpressure("ok", _level(worst), moment.now_ms, subtasks)
+    return answers.VertexBackpressure("ok", _level(worst), moment.now_ms, subtasks)
 
 
 def _level(ratio: float) -> str:
@@ -282,24 +263,26 @@ def _level(ratio: float) -> str:
     return "low" if ratio <= HIGH else "high"
 
 
-@ENDPOINTS.get(f"{VERTEX}/watermarks", "Watermarks of the subtasks", MetricValue, is_list=True)
-def watermarks(request: Request) -> list[MetricValue]:
+@ENDPOINTS.get(
+    f"{VERTEX}/watermarks", "Watermarks of the subtasks", answers.MetricValue, is_list=True
+)
+def watermarks(request: Request) -> list[answers.MetricValue]:
     """``<subtask>.currentInputWatermark``, the lowest of its inputs, as Flink names it."""
     found = []
     for task, _ in by_subtask(request.shown.moment().window.vertices[request.vertex.id]):
         lowest = min(task.input_watermarks_ms, default=task.output_watermark_ms)
-        found.append(MetricValue(f"{task.subtask}.currentInputWatermark", str(lowest)))
+        found.append(answers.MetricValue(f"{task.subtask}.currentInputWatermark", str(lowest)))
     return found
 
 
 @ENDPOINTS.get(
     f"{VERTEX}/subtasks/metrics",
     "Metrics of all subtasks together",
-    MetricSummary,
+    answers.MetricSummary,
     parameters=(GET,),
     is_list=True,
 )
-def vertex_metrics(request: Request) -> list[MetricSummary]:
+def vertex_metrics(request: Request) -> list[answers.MetricSummary]:
     """Minimum, maximum, average and sum of the metrics that are numbers."""
     wanted = _wanted(request)
     values: dict[str, list[float]] = {}
@@ -308,9 +291,9 @@ def vertex_metrics(request: Request) -> list[MetricSummary]:
             if isinstance(value, int | float):
                 values.setdefault(name, []).append(float(value))
     if not wanted:
-        return [MetricSummary(name) for name in values]
+        return [answers.MetricSummary(name) for name in values]
     return [
-        MetricSummary(name, min(found), max(found), sum(found) / len(found), sum(found))
+        answers.MetricSummary(name, min(found), max(found), sum(found) / len(found), sum(found))
         for name, found in values.items()
         if name in wanted
     ]
@@ -319,11 +302,11 @@ def vertex_metrics(request: Request) -> list[MetricSummary]:
 @ENDPOINTS.get(
     f"{VERTEX}/subtasks/{{subtask}}/metrics",
     "Metrics of one subtask",
-    MetricValue,
+    answers.MetricValue,
     parameters=(GET,),
     is_list=True,
 )
-def subtask_metrics(request: Request) -> list[MetricValue]:
+def subtask_metrics(request: Request) -> list[answers.MetricValue]:
     """Named without vertex and subtask; none, if the subtask has not reported yet."""
     return _chosen(_metrics_of(request).get(request.subtask, {}), _wanted(request))
 
@@ -331,11 +314,11 @@ def subtask_metrics(request: Request) -> list[MetricValue]:
 @ENDPOINTS.get(
     f"{JOB}/metrics",
     "Metrics of the job and of all its tasks",
-    MetricValue,
+    answers.MetricValue,
     parameters=(GET,),
     is_list=True,
 )
-def job_metrics(request: Request) -> list[MetricValue]:
+def job_metrics(request: Request) -> list[answers.MetricValue]:
     """All metrics, with the names that ``JobClient.get_metrics`` gives them."""
     moment = request.shown.moment()
     job, checkpoints = moment.job, moment.job.checkpoints()
@@ -359,12 +342,12 @@ def _metrics_of(request: Request) -> dict[int, dict[str, object]]:
     return found
 
 
-def _chosen(metrics: Mapping[str, object], wanted: Collection[str]) -> list[MetricValue]:
+def _chosen(metrics: Mapping[str, object], wanted: Collection[str]) -> list[answers.MetricValue]:
     if not wanted:
-        return [MetricValue(name) for name in metrics]
+        return [answers.MetricValue(name) for name in metrics]
     values = [(name, metrics[name]) for name in wanted if name in metrics]
     return [
-        MetricValue(name, str(value.value if isinstance(value, Enum) else value))
+        answers.MetricValue(name, str(value.value if isinstance(value, Enum) else value))
         for name, value in values
     ]
 
