@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -30,7 +31,12 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def headgate(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fresh: None
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    fresh: None,
 ) -> Headgate:
-    """``headgate(words…)`` runs the whole command, as in a new process."""
+    """``headgate(words…)`` runs the whole command, as in a new process that sees no other jobs."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "120")
     return partial(in_process, monkeypatch, capsys)

@@ -1,7 +1,6 @@
 """``headgate checkpoints``: a list for people and for machines, and an exit code that tells."""
 
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,8 @@ from headgate.host.checkpoints.checkpoint_store import (
 from headgate.host.checkpoints.location import new_savepoint
 from headgate.host.checkpoints.metadata import checkpoint_key
 from headgate.host.checkpoints.part_writer import PartWriter
-from tests.cli.kit import Done, in_process
+from tests.cli.kit import Headgate, in_process
 from tests.host.checkpoint_kit import JOB, LARGE, flip, metadata_of, take, take_next
-
-Headgate = Callable[..., Done]
 
 
 @pytest.fixture

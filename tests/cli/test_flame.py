@@ -1,17 +1,15 @@
 """`headgate flame` and `headgate peek`: what they ask, and what they show of the answers."""
 
 import json
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.cli.kit import Done, in_process
+from tests.cli.kit import Done, Headgate
 from tests.cli.page_kit import Page, job_with_page
 
-Headgate = Callable[..., Done]
 STEP = "Task.step (headgate/core/task/task.py:77)"
 PARSE = "parse (job.py:12)"
 TREE = {
@@ -47,15 +45,6 @@ WAITING = {
     "complete": True,
     "subtask": 0,
 }
-
-
-@pytest.fixture
-def headgate(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Headgate:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "120")
-    return partial(in_process, monkeypatch, capsys)
 
 
 @pytest.fixture

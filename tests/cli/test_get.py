@@ -2,23 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
 
 import pytest
 
 from headgate.host.driver.control_server import ControlServer
-from tests.cli.kit import Headgate, in_process
+from tests.cli.kit import Headgate
 from tests.host.control_rig import TIMES
 from tests.host.endpoint_kit import RecordingJob, served_endpoint
-
-
-@pytest.fixture
-def headgate(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Headgate:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    return partial(in_process, monkeypatch, capsys)
 
 
 @pytest.fixture

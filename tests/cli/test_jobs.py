@@ -2,9 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,19 +14,9 @@ from headgate.base.errors import HeadgateError
 from headgate.cli.jobs import absolute
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.job_directory import announce
-from tests.cli.kit import Done, in_process
+from tests.cli.kit import Done, Headgate
 from tests.host.control_rig import TIMES
 from tests.host.endpoint_kit import RecordingJob, job_entry, served_endpoint
-
-Headgate = Callable[..., Done]
-
-
-@pytest.fixture
-def headgate(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Headgate:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    return partial(in_process, monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -4,16 +4,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
 
 import pytest
 
 from headgate.cli import logs
-from tests.cli.kit import Done, in_process
+from tests.cli.kit import Headgate
 from tests.cli.page_kit import NOW, Page, job_with_page
-
-Headgate = Callable[..., Done]
 
 
 def line(number: int, message: str, level: str = "WARNING", **more: object) -> dict[str, object]:
@@ -42,16 +38,8 @@ LINES = [
 
 
 @pytest.fixture
-def headgate(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Headgate:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def page(headgate: Headgate, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     monkeypatch.setattr(logs, "LOOK_S", 0.02)
-    return partial(in_process, monkeypatch, capsys)
-
-
-@pytest.fixture
-def page(headgate: Headgate) -> Iterator[Page]:
     with job_with_page() as opened:
         opened.answers["/logs"] = {"lines": LINES, "next": 4}
         yield opened

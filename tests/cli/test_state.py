@@ -1,17 +1,14 @@
 """``headgate state``: what a checkpoint holds, for people and for machines."""
 
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from headgate import ValueStateDescriptor, state
-from tests.cli.kit import Done, in_process
+from tests.cli.kit import Headgate, in_process
 from tests.host.saved_state.kit import UNTYPED, Order, write_people
-
-Headgate = Callable[..., Done]
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 import json
 import stat
 import webbrowser
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -17,21 +16,10 @@ from headgate.cli import status
 from headgate.host.driver.control_server import ControlServer
 from headgate.observe.pictures import describe_checkpoints
 from headgate.observe.web.answers import CheckpointCount, CheckpointOverview
-from tests.cli.kit import Done, in_process
+from tests.cli.kit import Done, Headgate
 from tests.cli.page_kit import WHY, Page, announce_page, job_with_page, served
 from tests.host.control_rig import TIMES
 from tests.host.endpoint_kit import RecordingJob, served_endpoint
-
-Headgate = Callable[..., Done]
-
-
-@pytest.fixture
-def headgate(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Headgate:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "120")
-    return partial(in_process, monkeypatch, capsys)
 
 
 @pytest.fixture

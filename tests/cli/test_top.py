@@ -2,34 +2,23 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
-from pathlib import Path
 
 import pytest
 
 from headgate.host.driver.job_directory import entries
-from tests.cli.kit import Done, in_process
+from tests.cli.kit import Done, Headgate
 from tests.cli.page_kit import Page, job_with_page
 from tests.cli.terminal_kit import Terminal
 
-Headgate = Callable[..., Done]
 BEGINS, ENDS = "\x1b[?1049h", "\x1b[?1049l"
 """Another screen, and back to the one before."""
 
 
 @pytest.fixture
-def headgate(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Headgate:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def page(headgate: Headgate, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     monkeypatch.setenv("COLUMNS", "100")
-    return partial(in_process, monkeypatch, capsys)
-
-
-@pytest.fixture
-def page(headgate: Headgate) -> Iterator[Page]:
     with job_with_page() as page:
         yield page
 

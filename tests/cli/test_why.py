@@ -1,9 +1,7 @@
 """`headgate why`: a paragraph and a table for people, the whole diagnosis for programs."""
 
 import json
-from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -11,11 +9,9 @@ from msgspec.structs import replace
 
 from headgate.observe.analysis.diagnosis import Diagnosis, LeftOutRecords
 from headgate.observe.analysis.explain import cannot_say, diagnose
-from tests.cli.kit import Done, in_process
+from tests.cli.kit import Headgate
 from tests.cli.page_kit import Page, job_with_page
 from tests.observe.kit import END, MIDDLE, SOURCE, figures, three_vertices, window_of
-
-Headgate = Callable[..., Done]
 
 FOUND = diagnose(
     window_of(
@@ -30,16 +26,8 @@ FOUND = diagnose(
 
 
 @pytest.fixture
-def headgate(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Headgate:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def page(headgate: Headgate, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     monkeypatch.setenv("COLUMNS", "80")
-    return partial(in_process, monkeypatch, capsys)
-
-
-@pytest.fixture
-def page(headgate: Headgate) -> Iterator[Page]:
     with job_with_page() as page:
         page.answers["/why"] = msgspec.to_builtins(FOUND)
         yield page
