@@ -202,7 +202,7 @@ def test_a_task_that_declines_ends_the_checkpoint_and_too_many_end_the_run() -> 
     assert "checkpoint 2 has failed: task 1.0 declined it: disk full (2 in a row" in failed.reason
     assert checkpoints.tick(9_000) == [], "nothing begins in a run that fails"
     assert checkpoints.savepoint_wanted("sp", Stop.NO, 9_000) == [
-        SavepointDone("sp", None, "the run fails")
+        SavepointDone("sp", None, "the job is failing")
     ]
     assert history.log.statistics().failed == 2
 

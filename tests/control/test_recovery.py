@@ -79,7 +79,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_next_older_one() -> None:
     assert job.failed(DAMAGE, 2, 0) == 50
     assert newest(job) == 1
     story = job.story(DAMAGE, 2, 50)
-    assert "checkpoint 2 is passed over" in story
+    assert "checkpoint 2 is skipped" in story
     assert "goes on from checkpoint 1 in 0.1 s (restart 1)" in story
     assert job.failed(DAMAGE, 1, 0) is None
     assert job.problem.startswith("there is no complete checkpoint older than 1; to begin anew")

@@ -190,7 +190,7 @@ def test_reports_of_an_earlier_attempt_count_for_nothing() -> None:
 def test_a_run_without_recovery_has_no_savepoints() -> None:
     run = running(None)
     (done,) = run.savepoint_wanted("/here", Stop.NO, 0)
-    assert done == SavepointDone("/here", None, "a job of this kind has no savepoints")
+    assert done == SavepointDone("/here", None, "this job cannot take savepoints")
 
 
 def test_a_savepoint_that_the_run_cannot_finish_is_told() -> None:

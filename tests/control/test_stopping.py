@@ -35,7 +35,7 @@ def test_a_job_goes_on_when_the_savepoint_is_given_up_unless_it_was_drained() ->
     assert not stopping.refusal
     stopping.begun(2, Stop.DRAIN)
     assert stopping.given_up(2)
-    assert stopping.refusal == "the run fails"
+    assert stopping.refusal == "the job is failing"
     assert not stopping.given_up(2), "that is news once"
 
 

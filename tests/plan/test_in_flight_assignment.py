@@ -255,14 +255,14 @@ def test_chains_that_are_not_connected_as_they_were_are_refused() -> None:
 @pytest.mark.parametrize(
     ("edges", "problem"),
     [
-        ((), "of an edge that it has not"),
-        ((EdgeShape(0, 0, 9, 0, "REBALANCE", False),), "of an edge that it has not"),
+        ((), "of an edge that is missing in it"),
+        ((EdgeShape(0, 0, 9, 0, "REBALANCE", False),), "of an edge that is missing in it"),
         (
             (
                 EdgeShape(0, 0, 9, 0, "REBALANCE", False),
                 EdgeShape(9, 0, 1, 0, "REBALANCE", False),
             ),
-            "an edge of it joins vertices that it has not",
+            "one of its edges joins vertices that are missing in it",
         ),
     ],
 )
@@ -276,5 +276,5 @@ def test_edges_that_cannot_be_are_refused(edges: tuple[EdgeShape, ...], problem:
 def test_channels_that_cannot_be_are_refused() -> None:
     graph = job(2, 2, ships.rebalance())
     channels = {"1.0": (ChannelState(True, 0, 5, packed(["a"])),)}
-    with pytest.raises(CheckpointUnsound, match="of a channel that it has not"):
+    with pytest.raises(CheckpointUnsound, match="of a channel that does not exist"):
         restore(recording(graph, channels=channels), job(2, 3, ships.rebalance()))

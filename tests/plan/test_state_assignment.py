@@ -377,7 +377,7 @@ def test_what_had_finished_gets_no_new_input() -> None:
     extra = program.source(uid="more")
     graph.edges.append(replace(reads(extra, ships.hash_by(key_of)), target=2))
     everything = tuple(task.task for task in recording(old).tasks)
-    with pytest.raises(FinishedAlready, match="'Source: source', which stands before it, had not"):
+    with pytest.raises(FinishedAlready, match="'Source: source', which it reads from, had not"):
         restore(recording(old, finished=everything), planned(graph))
 
 
@@ -395,14 +395,14 @@ def test_what_had_finished_shares_no_task_with_what_had_not() -> None:
 @pytest.mark.parametrize(
     ("spoil", "problem"),
     [
-        (lambda tasks: tasks[:-1], "the tasks of its vertex 1 do not fit together"),
+        (lambda tasks: tasks[:-1], "the tasks of its vertex 1 contradict each other"),
         (lambda tasks: (*tasks, tasks[0]), "it has task 0.0 twice"),
         (
             lambda tasks: (
                 *tasks[:-1],
                 msgspec.structs.replace(tasks[-1], max_parallelism=9),
             ),
-            "the tasks of its vertex 1 do not fit together",
+            "the tasks of its vertex 1 contradict each other",
         ),
         (
             lambda tasks: tuple(
@@ -419,7 +419,7 @@ def test_what_had_finished_shares_no_task_with_what_had_not() -> None:
                 msgspec.structs.replace(tasks[2], operators=tasks[3].operators),
                 msgspec.structs.replace(tasks[3], operators=tasks[2].operators),
             ),
-            "task 1.0 has key groups of another",
+            "task 1.0 has key groups of another task",
         ),
     ],
 )

@@ -229,7 +229,7 @@ def check_spark(probe: Callable[[], SparkReport]) -> Iterator[Finding]:
     try:
         seen = probe()
     except SparkUnready as error:
-        mend = "mend what is bad above, or name a Spark that runs with --master or --remote"
+        mend = "fix what is bad above, or name a Spark that runs with --master or --remote"
         yield Finding("Spark session", BAD, str(error), mend, NO_SPARK)
         return
     found = f"{seen.version} on {seen.master}, ready after {seen.start_s} s"

@@ -266,7 +266,7 @@ def size_text(size: int) -> str:
 def session_flags(master: str | None, remote: str | None) -> dict[str, str]:
     """Settings out of the flags that say where Spark is; flags go over ``SPARK_REMOTE``."""
     if master and remote:
-        raise click.BadParameter("it does not go together with --master", param_hint="--remote")
+        raise click.BadParameter("give either --remote or --master", param_hint="--remote")
     if master:
         environ.pop(REMOTE_VARIABLE, None)
         return {"spark.master": master}

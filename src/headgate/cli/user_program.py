@@ -38,7 +38,7 @@ def run_script(path: str, arguments: Sequence[str]) -> None:
         code = compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         problem = "".join(traceback.format_exception_only(error)).rstrip()
-        raise click.ClickException(f"{path} is no Python\n{problem}") from error
+        raise click.ClickException(f"{path} is not valid Python\n{problem}") from error
     module = ModuleType("__main__")
     module.__dict__.update(__file__=path, __cached__=None, __builtins__=__builtins__)
     sys.argv = [path, *arguments]

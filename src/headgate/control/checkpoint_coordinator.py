@@ -345,7 +345,7 @@ class CheckpointCoordinator:
         self._paused_until_ms = now_ms + self._settings.min_pause_ms
         if self._stopping.given_up(pending.checkpoint) and not self._ended_because:
             # Windows and timers have fired at the end of event time, which has not come.
-            effects += self._fail(f"it was to end with a savepoint, after event time: {reason}")
+            effects += self._fail(f"event time was ended for a savepoint that has failed: {reason}")
         elif counts and not pending.is_savepoint:
             effects += self._count_failure(pending.checkpoint, reason)
         return effects
@@ -391,7 +391,7 @@ class CheckpointCoordinator:
             return f"the run has ended: {self._ended_because}"
         if refusal := self._stopping.refusal:
             return refusal
-        return "the run fails" if self._is_failing else "all tasks of the job have finished"
+        return "the job is failing" if self._is_failing else "all tasks of the job have finished"
 
 
 def _names(tasks: list[str]) -> str:

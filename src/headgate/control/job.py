@@ -295,7 +295,7 @@ class JobRun:
             return [SavepointDone(directory, None, f"the job is {self.state.value}")]
         checkpoints = self._attempt.checkpoints
         if checkpoints is None:
-            return [SavepointDone(directory, None, "a job of this kind has no savepoints")]
+            return [SavepointDone(directory, None, "this job cannot take savepoints")]
         return self._carry_out(checkpoints.savepoint_wanted(directory, stop, now_ms), now_ms)
 
     def stored(self, checkpoint: int, problem: str, now_ms: float) -> list[Effect]:

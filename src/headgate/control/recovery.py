@@ -269,7 +269,7 @@ class Recovery:
         what = failure.message.partition("\n")[0]
         if failure.is_damage and restored is not None:
             what = (
-                f"{what} (so checkpoint {restored} is passed over; what sinks have committed for "
+                f"{what} (so checkpoint {restored} is skipped; what sinks have committed for "
                 f"it is committed again)"
             )
         record = f"\nthe record: {failure.record}" if failure.record else ""

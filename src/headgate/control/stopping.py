@@ -57,7 +57,7 @@ class Stopping:
         if self.state is StopState.RUNNING:
             return ""
         is_broken = self.state is StopState.BROKEN
-        return "the run fails" if is_broken else "the job is ending with another savepoint"
+        return "the job is failing" if is_broken else "the job is ending with another savepoint"
 
     def savepoint_wanted(self, directory: str, stop: Stop) -> None:
         """Somebody wants one in a directory of its own."""

@@ -366,7 +366,7 @@ class JobObserver:
     def _cannot_say(self) -> str:
         """Why there is no window to judge by; nothing: there is one."""
         if self._first_ms is None:
-            return "nobody has looked at the job before"
+            return "it is looked at for the first time; ask again in some seconds"
         if self._status is not JobStatus.RUNNING:
             restarted = "has restarted and " if self._restarts else ""
             waits = f", {self._waits_for}" if self._waits_for else ""

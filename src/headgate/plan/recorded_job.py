@@ -95,7 +95,7 @@ def _vertices(metadata: Metadata) -> Iterator[RecordedVertex]:
         shapes = {(task.parallelism, task.max_parallelism, _uids(task)) for task in of}
         if len(shapes) > 1 or [*sorted(subtasks)] != [*range(of[0].parallelism)]:
             raise CheckpointUnsound(
-                metadata.checkpoint, f"the tasks of its vertex {vertex} do not fit together"
+                metadata.checkpoint, f"the tasks of its vertex {vertex} contradict each other"
             )
         yield RecordedVertex(tuple(of))
 

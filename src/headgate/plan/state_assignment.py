@@ -130,7 +130,7 @@ def _finished(recorded: RecordedJob, graph: JobGraph) -> dict[str, bool]:
                     raise errors.FinishedAlready(
                         recorded.metadata.checkpoint,
                         vertex.name,
-                        f"{before!r}, which stands before it, had not",
+                        f"{before!r}, which it reads from, had not",
                     )
         for subtask in range(vertex.parallelism):
             finished[task_id(vertex.id, subtask)] = whole[vertex.id] or (
@@ -232,7 +232,7 @@ def _keyed(recorded: RecordedJob, operator: RecordedOperator, own: range) -> dic
         if any(group not in held for group in there):
             raise errors.CheckpointUnsound(
                 recorded.metadata.checkpoint,
-                f"task {operator.vertex.tasks[old].task} has key groups of another",
+                f"task {operator.vertex.tasks[old].task} has key groups of another task",
             )
         if _overlap(held, own):
             pieces.update((group, there[group]) for group in own if group in there)
@@ -338,7 +338,7 @@ def _check_edges(recorded: RecordedJob) -> None:
                 if (vertex.id, channel.index) not in (inputs if channel.is_input else outputs):
                     raise errors.CheckpointUnsound(
                         recorded.metadata.checkpoint,
-                        f"task {task.task} holds records in flight of an edge that it has not",
+                        f"task {task.task} has records in flight of an edge that is missing in it",
                     )
 
 
@@ -363,7 +363,7 @@ def _edge_now(recorded: RecordedJob, graph: JobGraph, shape: EdgeShape) -> JobEd
     source, target = (recorded.vertices.get(vertex) for vertex in (shape.source, shape.target))
     if source is None or target is None:
         raise errors.CheckpointUnsound(
-            recorded.metadata.checkpoint, "an edge of it joins vertices that it has not"
+            recorded.metadata.checkpoint, "one of its edges joins vertices that are missing in it"
         )
     chains = {
         tuple(spec.uid for spec in vertex.chain.operators): vertex.id for vertex in graph.vertices
@@ -406,7 +406,7 @@ def _streams(recorded: RecordedJob, shape: EdgeShape, channels: _Found) -> Strea
             raise errors.CheckpointUnsound(
                 recorded.metadata.checkpoint,
                 f"subtask {subtask} of {recorded.vertices[vertex].names!r} holds records in "
-                f"flight of a channel that it has not",
+                f"flight of a channel that does not exist",
             )
         partner = partners[channel.channel]
         ends = (partner, subtask) if is_input else (subtask, partner)

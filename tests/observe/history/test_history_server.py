@@ -133,7 +133,7 @@ def test_a_damaged_archive_is_passed_over_with_a_sentence(
     with history_of(tmp_path) as history, caplog.at_level(logging.WARNING):
         for _ in range(3):
             assert [job["id"] for job in history("/jobs").json["jobs"]] == ["good"]
-    (warning,) = [record for record in caplog.records if "passed over" in record.getMessage()]
+    (warning,) = [record for record in caplog.records if "is skipped" in record.getMessage()]
     assert f"the archive {path.name} cannot be read" in warning.getMessage()
 
 

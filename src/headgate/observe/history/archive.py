@@ -299,7 +299,7 @@ class ArchiveList:
             with self._folder.open(entry.name) as file:
                 return decode_header(entry.name, bytes(file.read_at(HEADER_BYTES, 0)))
         except (HeadgateError, OSError) as error:
-            log.warning("%s; it is passed over", error)
+            log.warning("%s; it is skipped", error)
             return None
 
 
