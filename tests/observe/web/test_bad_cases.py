@@ -361,6 +361,7 @@ def test_an_answer_is_given_again_while_it_is_fresh_and_for_ever_after_the_end(
     assert b'"state":"FAILED"' in shown.details()
     final = shown.details()
     assert shown.details() is final
-    for vertex in range(20):
-        shown.answer(f"vertex {vertex}", job_details)
-    assert len(shown._made) == KEPT
+    made = [shown.answer(str(number), job_details) for number in range(KEPT + 3)]
+    for number in range(3, KEPT + 3):
+        assert shown.answer(str(number), job_details) is made[number]
+    assert shown.answer("0", job_details) is not made[0], "only so many are kept"

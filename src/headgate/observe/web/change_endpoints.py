@@ -98,7 +98,7 @@ async def _begin(request: Request, directory: str | None, stop: Stop) -> answers
     job, services = request.shown.job, request.services
     if job.has_ended():
         raise BadRequest(
-            f"the job is {job.status().name.lower()}, a savepoint needs a job that runs", 409
+            f"the job is {job.status().name.lower()}; a savepoint needs a job that runs", 409
         )
     _make_room(services.savepoints)
     log.info("a savepoint of job %s is requested (%s)", job.job_id, stop.value)
