@@ -12,7 +12,7 @@ long as its job, over all attempts. Law: the same times and chances give the sam
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from headgate.base.checkpoints import SourceState
@@ -57,32 +57,32 @@ def restart_strategy(settings: RestartSettings) -> RestartStrategy:
             raise AssertionError("the settings of restarts are not settled")
 
 
+@dataclass(slots=True)
 class NoRestart:
     """A job that fails has failed."""
 
-    def __init__(self) -> None:
-        self.problem = "restart-strategy.type is none"
+    problem: str = "restart-strategy.type is none"
 
     def failed(self, now_ms: float, chance: float = 0.0) -> float | None:
         return None
 
 
+@dataclass(slots=True)
 class FixedDelay:
     """So many restarts, with the same pause before each."""
 
-    def __init__(self, attempts: int, delay_ms: float) -> None:
-        self.problem = ""
-        self._attempts = attempts
-        self._delay_ms = delay_ms
-        self._failures = 0
+    attempts: int
+    delay_ms: float
+    failures: int = 0
+    problem: str = ""
 
     def failed(self, now_ms: float, chance: float = 0.0) -> float | None:
-        self._failures += 1
-        if self._failures <= self._attempts:
-            return self._delay_ms
+        self.failures += 1
+        if self.failures <= self.attempts:
+            return self.delay_ms
         self.problem = (
-            f"this is failure {self._failures}, and restart-strategy.fixed-delay.attempts is "
-            f"{self._attempts}"
+            f"this is failure {self.failures}, and restart-strategy.fixed-delay.attempts is "
+            f"{self.attempts}"
         )
         return None
 
@@ -119,30 +119,31 @@ class ExponentialDelay:
         return delay_ms
 
 
+@dataclass(slots=True)
 class FailureRate:
     """Restarts with the same pause, unless failures come too often."""
 
-    def __init__(self, failures: int, interval_ms: float, delay_ms: float) -> None:
-        self.problem = ""
-        self._limit = failures
-        self._interval_ms = interval_ms
-        self._delay_ms = delay_ms
-        self._failed_ms: deque[float] = deque()
+    limit: int
+    interval_ms: float
+    delay_ms: float
+    failed_ms: deque[float] = field(default_factory=deque)
+    problem: str = ""
 
     def failed(self, now_ms: float, chance: float = 0.0) -> float | None:
-        failed_ms = self._failed_ms
-        while failed_ms and now_ms - failed_ms[0] > self._interval_ms:
+        failed_ms = self.failed_ms
+        while failed_ms and now_ms - failed_ms[0] > self.interval_ms:
             failed_ms.popleft()
         failed_ms.append(now_ms)
-        if len(failed_ms) <= self._limit:
-            return self._delay_ms
+        if len(failed_ms) <= self.limit:
+            return self.delay_ms
         self.problem = (
-            f"it has failed {len(failed_ms)} times within {self._interval_ms:g} ms, and "
-            f"restart-strategy.failure-rate.max-failures-per-interval is {self._limit}"
+            f"it has failed {len(failed_ms)} times within {self.interval_ms:g} ms, and "
+            f"restart-strategy.failure-rate.max-failures-per-interval is {self.limit}"
         )
         return None
 
 
+@dataclass(slots=True)
 class RepeatedFailures:
     """Failures that come again and again: the same operator, the same error, the same record.
 
@@ -151,10 +152,9 @@ class RepeatedFailures:
     while no checkpoint was completed in between; a long quiet time starts the count anew.
     """
 
-    def __init__(self, limit: int, quiet_ms: float) -> None:
-        self._limit = limit
-        self._quiet_ms = quiet_ms
-        self._seen: dict[tuple[str, ...], _Seen] = {}
+    limit: int
+    quiet_ms: float
+    seen: "dict[tuple[str, ...], _Seen]" = field(default_factory=dict)
 
     def failed(self, failure: Failure, completed: int, now_ms: float) -> str:
         """Why there is to be no other attempt; nothing: this failure does not say so.
@@ -164,21 +164,21 @@ class RepeatedFailures:
         if not failure.traceback or failure.is_consequence or failure.is_outside:
             return ""  # not of the job's own code, or of what may be well again soon
         place = _identity(failure)
-        before = self._seen.pop(place, None)
+        before = self.seen.pop(place, None)
         goes_on = before is not None and (
-            now_ms - before.at_ms < self._quiet_ms
+            now_ms - before.at_ms < self.quiet_ms
             and completed - before.completed <= (_NEAR if failure.record else 0)
         )
         times = before.times + 1 if before is not None and goes_on else 1
-        self._seen[place] = _Seen(times, completed, now_ms)
-        if len(self._seen) > FAILURES_REMEMBERED:
-            del self._seen[next(iter(self._seen))]
-        if times < self._limit:
+        self.seen[place] = _Seen(times, completed, now_ms)
+        if len(self.seen) > FAILURES_REMEMBERED:
+            del self.seen[next(iter(self.seen))]
+        if times < self.limit:
             return ""
         where = "at the same record" if failure.record else "without a checkpoint in between"
         return (
             f"it has failed {times} times in the same way {where}, and "
-            f"restart-strategy.max-identical-failures is {self._limit}"
+            f"restart-strategy.max-identical-failures is {self.limit}"
         )
 
 
