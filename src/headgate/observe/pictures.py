@@ -224,20 +224,11 @@ def draw_vertices(
     vertices: Sequence[VertexDetails], width: int, selected: str | None = None
 ) -> Table:
     """A line for each vertex."""
-    table = plain_table(1, expand=True)
     widest = max((len(vertex.id) for vertex in vertices), default=0)
-    table.add_column(
-        "", justify="right", no_wrap=True, min_width=widest + 2 * (selected is not None)
-    )
-    table.add_column("vertex", no_wrap=True, overflow="ellipsis", ratio=1, min_width=6)
-    _add_activity_columns(table, width)
+    table = _activity_table("vertex", widest + 2 * (selected is not None), width)
     for vertex in vertices:
-        table.add_row(
-            f"> {vertex.id}" if vertex.id == selected else vertex.id,
-            Text(clean(title_of(vertex))),
-            *_activity_cells(vertex, width, vertex.max_busy),
-            style="reverse" if vertex.id == selected else "",
-        )
+        cells = _activity_cells(vertex, width, vertex.max_busy)
+        _add_line(table, vertex.id, vertex.id == selected, title_of(vertex), cells)
     return table
 
 
@@ -245,20 +236,12 @@ def draw_subtasks(
     subtasks: Sequence[SubtaskDetails], width: int, selected: int | None = None
 ) -> Table:
     """A line for each task of a vertex."""
-    table = plain_table(1, expand=True)
-    table.add_column("", justify="right", no_wrap=True, min_width=3)
-    table.add_column("task manager", no_wrap=True, overflow="ellipsis", ratio=1, min_width=6)
-    _add_activity_columns(table, width)
+    table = _activity_table("task manager", 3, width)
     table.add_column("queued", justify="right", no_wrap=True, min_width=6)
     for task in subtasks:
         queued = sum(gate.queued_buffers + gate.backlog for gate in task.gates)
-        table.add_row(
-            f"> {task.subtask}" if task.subtask == selected else str(task.subtask),
-            Text(clean(task.host)),
-            *_activity_cells(task, width, task.busy),
-            short_number(queued),
-            style="reverse" if task.subtask == selected else "",
-        )
+        cells = [*_activity_cells(task, width, task.busy), short_number(queued)]
+        _add_line(table, str(task.subtask), task.subtask == selected, task.host, cells)
     return table
 
 
@@ -304,7 +287,11 @@ def plain_table(gap: int = 2, *, expand: bool = False) -> Table:
     )
 
 
-def _add_activity_columns(table: Table, width: int) -> None:
+def _activity_table(head: str, key_width: int, width: int) -> Table:
+    """Columns for a key, for what has it, and for ``_activity_cells``."""
+    table = plain_table(1, expand=True)
+    table.add_column("", justify="right", no_wrap=True, min_width=key_width)
+    table.add_column(head, no_wrap=True, overflow="ellipsis", ratio=1, min_width=6)
     heads = ["in/s", "out/s"] if width >= NARROW else ["in/s"]
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True, min_width=6)
@@ -314,6 +301,14 @@ def _add_activity_columns(table: Table, width: int) -> None:
         heads = ["busy", "bp", "idle", "cpu", *heads, "state"]
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True, min_width=5)
+    return table
+
+
+def _add_line(
+    table: Table, key: str, is_selected: bool, name: str, cells: Sequence[str | Text]
+) -> None:
+    mark, style = ("> ", "reverse") if is_selected else ("", "")
+    table.add_row(mark + key, Text(clean(name)), *cells, style=style)
 
 
 def _activity_cells(seen: TasksActivity, width: int, most_busy: float) -> list[str | Text]:
