@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from headgate.base.messages import TaskState
 from headgate.observe.analysis.windows import TaskCounters
-from headgate.observe.web.job_answers import Rates
+from headgate.observe.web.answers import Rates
 from tests.observe.kit import MIDDLE, SOURCE, details, figures, three_vertices, window_of
 
 
