@@ -26,7 +26,7 @@ from headgate.core.operators.source import SourceOperator
 from headgate.functions.function import SourceFunction
 from headgate.host.net.exchange import Exchange
 from headgate.host.worker import task_manager
-from headgate.host.worker.stuck import SOURCE_THREADS, threads_of
+from headgate.host.worker.exits import SOURCE_THREADS, threads_of
 from headgate.plan.job_graph import build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamGraph, StreamNode
 from tests.host.jobs import FailLater, double, flows, job_of, written

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from headgate.base.errors import ConnectorError
-from headgate.host.net.loop import Loop
-from headgate.host.net.watch import LoopWatch
+from headgate.host.net.loop import Loop, LoopWatch
 
 
 @pytest.fixture(params=["epoll", "poll"])

@@ -13,7 +13,7 @@ from headgate.base.figures import BatchFigures
 from headgate.core.chain.async_queue import PendingCall
 from headgate.functions.async_functions import Batching, RateLimit, RateLimited
 from headgate.functions.time import Time
-from headgate.host.worker import batch_caller
+from headgate.host.worker import async_calls
 from headgate.host.worker.async_calls import LoopCalls
 from tests.core.chain.batch_kit import Negate, batch_work
 from tests.core.chain.kit import StubRetryStrategy
@@ -203,8 +203,8 @@ def test_close_ends_calls_that_wait_for_anything() -> None:
 def test_a_function_that_blocks_the_loop_is_named_in_the_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_caller, "BEAT_S", 0.01)
-    monkeypatch.setattr(batch_caller, "BLOCKED_S", 0.1)
+    monkeypatch.setattr(async_calls, "BEAT_S", 0.01)
+    monkeypatch.setattr(async_calls, "BLOCKED_S", 0.1)
 
     class Blocks(Negate):
         async def async_invoke_batch(self, values: list[Any]) -> list[Any]:

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from headgate.host.worker import exits as worker_exits
-from headgate.host.worker.exits import exit_words, note_exit, words_of
-from headgate.host.worker.stuck import STUCK_EXIT
+from headgate.host.worker.exits import STUCK_EXIT, exit_words, note_exit, words_of
 
 HERE = socket.gethostname()
 

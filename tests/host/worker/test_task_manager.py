@@ -15,7 +15,7 @@ from headgate.base.messages import ControlTimes, TaskState
 from headgate.control.life_cycle import JobState
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.shipping.failures import revive
-from headgate.host.worker.stuck import STUCK_EXIT
+from headgate.host.worker.exits import STUCK_EXIT
 from tests.host.control_rig import (
     SECRET,
     TIMES,

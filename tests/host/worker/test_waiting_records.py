@@ -40,9 +40,13 @@ from headgate.core.ingress.waiting import Place, WaitingPiece
 from headgate.core.operators.basic import MapOperator
 from headgate.core.task.waiting import CopiedChannel, CopiedGate
 from headgate.host.net.contact import DriverContact
-from headgate.host.worker.inspections import INSPECTION_THREADS, MAX_THREADS, Inspections
+from headgate.host.worker.inspections import (
+    INSPECTION_THREADS,
+    MAX_THREADS,
+    Inspections,
+    waiting_records,
+)
 from headgate.host.worker.state_line import StateQuestions
-from headgate.host.worker.waiting_records import waiting_records
 from headgate.plan import ship_strategies as ships
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Job, Run, reads

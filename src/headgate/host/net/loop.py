@@ -3,19 +3,27 @@
 It has no thread. The holder of the baton calls ``poll``: without waiting between two steps, or
 waiting when there is nothing else to do. Law: all of it runs inside the baton, except ``nudge`` and
 ``post``.
+
+``LoopWatch`` watches the descriptors of an idle source. A reader, or a thread of its library, may
+close its descriptor at any moment, and the system may give the number to a connection of this loop.
+So the watch registers a duplicate of its own, which it closes when it ends.
 """
 
+import errno
 import heapq
 import logging
+import os
 import select
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Final, Protocol
+
+from headgate.base.errors import ConnectorError
 
 log = logging.getLogger(__name__)
 
@@ -169,3 +177,52 @@ class Loop:
             call()
         except Exception:
             log.exception("a handler of the exchange loop failed")
+
+
+class LoopWatch:
+    """See ``DescriptorWatch``; ``ready`` is called once, from inside a poll of the loop."""
+
+    def __init__(self, loop: Loop, ready: Callable[[int], None]) -> None:
+        self._loop = loop
+        self._ready = ready
+        self._copies: list[int] = []
+
+    def begin(self, descriptors: Sequence[int]) -> Sequence[int]:
+        assert not self._copies, "the last watch has not ended"
+        return [fd for fd in descriptors if not self._add(fd)]
+
+    def end(self) -> None:
+        copies, self._copies = self._copies, []
+        for copy in copies:
+            if not self._loop.closed:
+                self._loop.remove(copy)
+            os.close(copy)
+
+    def _add(self, fd: int) -> bool:
+        try:
+            copy = os.dup(fd)
+        except (OSError, OverflowError):  # it is closed, or the process has too many
+            return False
+        try:
+            self._loop.add(copy, _Watched(self._ready, fd))
+        except OSError as error:
+            os.close(copy)
+            if error.errno != errno.EPERM:
+                return False
+            raise ConnectorError(
+                f"fileno() of its reader returned the descriptor {fd} of a file or folder, which "
+                f"cannot be watched; return that of a socket, a pipe or the like, or None"
+            ) from error
+        self._copies.append(copy)
+        return True
+
+
+class _Watched:
+    """A descriptor, as the loop sees it; errors and hang-ups are for the reader to find."""
+
+    def __init__(self, ready: Callable[[int], None], fd: int) -> None:
+        self._ready = ready
+        self._fd = fd
+
+    def ready(self, mask: int) -> None:
+        self._ready(self._fd)

@@ -27,9 +27,8 @@ from headgate.functions.context import TaskInfo
 from headgate.host.checkpoints.restoring import open_checkpoint
 from headgate.host.checkpoints.snapshot_writer import SnapshotWriters
 from headgate.host.net.exchange import Exchange
-from headgate.host.net.loop import now_ms
+from headgate.host.net.loop import LoopWatch, now_ms
 from headgate.host.net.runner import BatonLoan, Runner
-from headgate.host.net.watch import LoopWatch
 from headgate.host.shipping.failures import readable_traceback
 from headgate.host.worker.async_calls import LoopCalls
 from headgate.host.worker.stack_sampler import SampledTask

@@ -1,19 +1,42 @@
-"""What became of a worker process: its exit code or signal, if whoever started it has noted that.
+"""How worker processes end: user code that does not come back, and what the driver learns of it.
 
-Law: asking takes at most a moment, and an unknown end is nothing to tell. A note is a small file
-named after the process, in a folder of the driver's own; it is read once.
+A process whose user code does not return after its cancellation ends itself, if that is allowed;
+where its threads stand is logged before. Whoever starts processes notes how each has ended, in a
+small file named after the process in a folder of the driver, which reads it once. Law: asking takes
+at most a moment, and an unknown end gives no text.
 """
 
 import atexit
+import logging
 import os
 import signal
 import socket
+import threading
 import time
 from contextlib import suppress
 from typing import Final
 
+from headgate.host.checkpoints.snapshot_writer import WRITER_NAMES
 from headgate.host.files.owned_folder import OwnedFolder
-from headgate.host.worker.stuck import STUCK_EXIT
+from headgate.host.shipping.failures import where_is
+from headgate.host.worker.stack_sampler import SAMPLER_THREAD
+
+log = logging.getLogger(__name__)
+
+STUCK_EXIT: Final = 70
+"""The exit code of a process that ends because a user's function does not come back."""
+
+TASK_THREADS: Final = "headgate-"
+SOURCE_THREADS: Final = "headgate-source "
+"""How the name of a thread begins in which a user's source function runs."""
+
+_SERVANTS: Final = (
+    "headgate-control",
+    "headgate-standby",
+    "headgate-watchdog",
+    SAMPLER_THREAD,
+    *WRITER_NAMES,
+)
 
 EXITS: Final = "HEADGATE_WORKER_EXITS"
 """The variable of the environment that names the folder."""
@@ -24,6 +47,24 @@ MOST_NOTES: Final = 1_000
 
 _folders: list[str] = []
 """That of this process, as soon as somebody is to note something in it."""
+
+
+def threads_of(prefix: str) -> list[threading.Thread]:
+    """Those of tasks and sources, not those that serve them."""
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith(prefix) and thread.name not in _SERVANTS
+    ]
+
+
+def abandon(what: str, threads: list[threading.Thread], may_exit: bool) -> None:
+    """Tell where the threads are, and end the process if that is allowed."""
+    places = "\n".join(f"{thread.name}:\n{where_is(thread)}" for thread in threads)
+    log.critical("%s does not come back after its cancellation; it is here:\n%s", what, places)
+    if may_exit:
+        logging.shutdown()
+        os._exit(STUCK_EXIT)
 
 
 def exits_folder() -> str:

@@ -2,16 +2,29 @@
 
 A question is taken by the thread of the task manager and answered by another one, so that neither
 the tasks nor the driver's orders wait for it. Law: whatever an inspection raises is its answer; it
-never fails a task. What the user's code does while a record is shown may take for ever: the number
-of threads is bounded, and at the end of the process nobody waits for them.
+never fails a task. Waiting records are decoded and shown outside of the baton, since that runs the
+user's code, which may take for ever: the number of threads is bounded, the time is checked between
+two records, and at the end of the process nobody waits for the threads.
 """
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final
+from itertools import chain, islice
+from typing import Final, TypeAlias
 
+from headgate.base.elements import (
+    Bundle,
+    Key,
+    LatencyMarker,
+    Record,
+    StreamStatus,
+    Watermark,
+)
+from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.base.inspections import (
     MAX_CHANNELS,
     MAX_ENTRIES,
@@ -19,21 +32,24 @@ from headgate.base.inspections import (
     ChannelTable,
     CountKeys,
     Found,
+    KeyCount,
     KeyCounts,
     PeekRecords,
     ReadChannels,
     ReadState,
     SampleStacks,
     StackSamples,
+    WaitingEntry,
     WaitingRecords,
 )
 from headgate.base.messages import Inspect, Inspected
-from headgate.core.task.waiting import CopyLimits
-from headgate.host.shipping.failures import shown
+from headgate.core.ingress.waiting import Place, Undecoded, WaitingThing
+from headgate.core.state.keys import Frozen, freeze
+from headgate.core.task.waiting import CopiedChannel, CopiedGate, CopyLimits
+from headgate.host.shipping.failures import cut_text, shown
 from headgate.host.worker.deployment import Deployment, InspectionRefused
 from headgate.host.worker.stack_sampler import StackSampler
 from headgate.host.worker.state_line import StateQuestions
-from headgate.host.worker.waiting_records import count_keys, waiting_records
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +57,13 @@ INSPECTION_THREADS: Final = "headgate-inspection"
 MAX_THREADS: Final = 4
 PEEKED: Final = CopyLimits(1024 * 1024)
 COUNTED: Final = CopyLimits(4 * 1024 * 1024, shared=True)
+SHOW_S: Final = 2.0
+"""For the user's code, all records of an answer together; one record may take longer."""
+
+COUNTED_RECORDS: Final = 20_000
+"""So many records of a gate are looked at for their keys."""
+
+KeyOf: TypeAlias = Callable[[Record], Key]
 
 
 class Inspections:
@@ -165,3 +188,122 @@ def _waiting(row: ChannelFigures) -> int:
 
 def _within(limit: int, most: int) -> int:
     return max(0, min(limit, most))
+
+
+def waiting_records(copied: CopiedGate, limit: int) -> WaitingRecords:
+    """The first ``limit`` records and what is between them, the longest queues first."""
+    entries: list[WaitingEntry] = []
+    records, complete = 0, copied.complete
+    deadline = time.monotonic() + SHOW_S
+    for entry in chain.from_iterable(_entries(copied, channel) for channel in copied.copied):
+        is_record = entry.kind == "record"
+        is_full = len(entries) >= MAX_ENTRIES or records + is_record > limit
+        if is_full or time.monotonic() > deadline:
+            complete = False
+            break
+        entries.append(entry)
+        records += is_record
+    return WaitingRecords(
+        copied.gate, copied.channels, tuple(entries), records, copied.buffers, complete
+    )
+
+
+def count_keys(gates: Sequence[CopiedGate], limit: int) -> KeyCounts:
+    """How often each key waits; a key that cannot be taken counts as what its selector raised."""
+    counts: Counter[Key] = Counter()
+    deadline = time.monotonic() + SHOW_S
+    for copied in gates:
+        assert copied.key_of is not None, "a gate with keys"
+        for record in islice(_records(copied), COUNTED_RECORDS):
+            if time.monotonic() > deadline:
+                break
+            counts[_counted(copied.key_of, record)] += 1
+    most = counts.most_common(limit)
+    return KeyCounts(
+        counts.total(),
+        len(counts),
+        tuple(KeyCount(_key_text(key), count) for key, count in most),
+    )
+
+
+class _Unselected:
+    """Stands for the keys of records whose selector raised."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._name = type(error).__name__
+
+    def __repr__(self) -> str:
+        return f"<the key selector raises {self._name}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unselected) and other._name == self._name
+
+    def __hash__(self) -> int:
+        return self._name.__hash__()
+
+
+def _counted(key_of: KeyOf, record: Record) -> Key:
+    try:
+        key = freeze(key_of(record))
+        hash(key)
+    except BaseException as error:  # the user's code may raise anything
+        return _Unselected(error)
+    return key
+
+
+def _records(copied: CopiedGate) -> Iterator[Record]:
+    for channel in copied.copied:
+        for _, thing in copied.things(channel):
+            if isinstance(thing, Bundle):
+                yield from thing.records
+
+
+def _entries(copied: CopiedGate, channel: CopiedChannel) -> Iterator[WaitingEntry]:
+    for place, thing in copied.things(channel):
+        if isinstance(thing, Bundle):
+            times = thing.timestamps or [None] * len(thing.records)
+            for record, timestamp_ms in zip(thing.records, times, strict=True):
+                key = None if copied.key_of is None else _key_shown(copied.key_of, record)
+                yield WaitingEntry(
+                    channel.index, "record", shown(record), key, timestamp_ms, place.value
+                )
+        else:
+            yield _other_entry(channel.index, thing, place)
+
+
+def _other_entry(channel: int, thing: WaitingThing, place: Place) -> WaitingEntry:
+    timestamp_ms: int | None = None
+    match thing:
+        case Watermark():
+            kind, text, timestamp_ms = "watermark", str(thing.timestamp_ms), thing.timestamp_ms
+        case StreamStatus():
+            kind, text = "status", "active" if thing.active else "idle"
+        case LatencyMarker():
+            kind, text = "marker", f"of subtask {thing.subtask} of operator {thing.operator}"
+            timestamp_ms = thing.marked_ms
+        case CheckpointBarrier():
+            kind, text = "barrier", _barrier_text(thing)
+            timestamp_ms = thing.timestamp_ms
+        case CancelMarker():
+            kind, text = "event", f"checkpoint {thing.checkpoint} is aborted"
+        case Undecoded():
+            kind, text = "unreadable", cut_text(thing.problem)
+        case _:
+            kind, text = "event", type(thing).__name__
+    return WaitingEntry(channel, kind, text, None, timestamp_ms, place.value)
+
+
+def _barrier_text(barrier: CheckpointBarrier) -> str:
+    kind = "savepoint" if barrier.is_savepoint else "checkpoint"
+    return f"{kind} {barrier.checkpoint}" + (", unaligned" if barrier.unaligned else "")
+
+
+def _key_shown(key_of: KeyOf, record: Record) -> str:
+    try:
+        return shown(key_of(record))
+    except BaseException as error:  # the user's code may raise anything
+        return shown(_Unselected(error))
+
+
+def _key_text(key: Key) -> str:
+    return shown(key.key if isinstance(key, Frozen) else key)

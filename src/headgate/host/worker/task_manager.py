@@ -54,9 +54,9 @@ from headgate.host.shipping.code import unship
 from headgate.host.shipping.failures import describe
 from headgate.host.worker.backends import open_backends
 from headgate.host.worker.deployment import Deployment, ExchangeWorker
+from headgate.host.worker.exits import SOURCE_THREADS, TASK_THREADS, abandon, threads_of
 from headgate.host.worker.inspections import Inspections
 from headgate.host.worker.state_line import StateQuestions
-from headgate.host.worker.stuck import SOURCE_THREADS, TASK_THREADS, abandon, threads_of
 from headgate.host.worker.worker_log import WorkerLog
 
 log = logging.getLogger(__name__)
