@@ -21,11 +21,11 @@ from headgate.base.messages import (
 )
 from headgate.base.settings import ExchangeSettings
 from headgate.control.effects import Outcome
+from headgate.host.driver.checkpoint_setup import plan_run
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.driver_run import DriverRun, RunKey
 from headgate.host.net.contact import DriverContact
 from headgate.host.shipping.code import ship
-from headgate.host.shipping.orders import plan_run
 from headgate.plan.job_graph import JobGraph
 from tests.host.jobs import vertices_of
 from tests.host.processes import ROOT

@@ -14,12 +14,12 @@ from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError, StateUnreadable
 from headgate.base.inspections import ShownState, ShownValue
+from headgate.host.driver.checkpoint_setup import plan_run
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.job_directory import JobEntry, here
 from headgate.host.driver.job_endpoint import JobEndpoint
 from headgate.host.net.contact import DriverContact
 from headgate.host.shipping.code import ship
-from headgate.host.shipping.orders import plan_run
 from tests.host.control_rig import SECRET
 from tests.host.jobs import job_of, vertices_of
 

@@ -35,7 +35,7 @@ from headgate.host.checkpoints.job_checkpoints import find_stop
 from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
 from headgate.host.checkpoints.piece_reader import PieceReader, verify
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
-from headgate.host.rocksdb.file_snapshot import CATALOG_FILE, DatabaseCatalog, read_catalog
+from headgate.host.rocksdb.snapshots import CATALOG_FILE, DatabaseCatalog, read_catalog
 from tests.host.checkpoint_kit import JOB, metadata_of, take, task_of
 from tests.host.jobs import job_of
 from tests.host.setup_kit import metadata as metadata_of_graph

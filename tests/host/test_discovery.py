@@ -15,9 +15,9 @@ from headgate.control.life_cycle import JobState
 from headgate.core.chain.operator import PollResult
 from headgate.core.operators.source import SourceOperator
 from headgate.core.operators.split_discovery import pickled_splits
+from headgate.host.driver.checkpoint_setup import plan_run
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.shipping.code import ship
-from headgate.host.shipping.orders import plan_run
 from headgate.plan.job_graph import JobGraph
 from tests.core.chain.kit import context, open_operator
 from tests.core.chain.restore_kit import restored, stored_state

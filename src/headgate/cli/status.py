@@ -25,7 +25,7 @@ from headgate.cli.jobs import JSON
 from headgate.cli.rest_client import PageOff, RequestRefused, RestClient
 from headgate.host.driver.job_client import find_job
 from headgate.host.driver.job_directory import JobEntry, job_folder
-from headgate.host.files.no_links import private_opener
+from headgate.host.files.private_files import private_opener
 from headgate.observe.analysis.diagnosis import Diagnosis, VertexAdvice
 from headgate.observe.pictures import Facts, draw_status, known, plain_table
 from headgate.observe.web.answers import CheckpointOverview, JobDetails, VertexDetails

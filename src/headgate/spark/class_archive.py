@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.base.errors import SessionFailed
-from headgate.host.files.no_links import FILE_MODE, FOLDER_MODE
+from headgate.host.files.private_files import FILE_MODE, FOLDER_MODE
 from headgate.spark.java import SUBMIT_OPTIONS, Java, find_java
 
 log = logging.getLogger(__name__)

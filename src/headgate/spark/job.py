@@ -38,15 +38,13 @@ from headgate.core.chain.log_facts import log_always_with
 from headgate.host.checkpoints.checkpoint_store import discard
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.location import prepare_savepoint, savepoint_location
-from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
+from headgate.host.driver.checkpoint_keeper import CheckpointKeeper, wall_ms
 from headgate.host.driver.driver_run import DriverRun
 from headgate.host.driver.inspections import refused
 from headgate.host.driver.job_endpoint import JobEndpoint
 from headgate.host.driver.job_log import JobLog
-from headgate.host.driver.job_records import wall_ms
 from headgate.host.driver.results import ResultAddress
-from headgate.host.driver.state_reads import StateRead
-from headgate.host.driver.state_texts import shown_state
+from headgate.host.driver.state_reads import StateRead, shown_state
 from headgate.host.net.contact import DriverContact
 from headgate.host.net.loop import now_ms
 from headgate.host.shipping.failures import describe

@@ -26,15 +26,13 @@ from headgate.base.settings import (
 from headgate.control.deployment import RunPlan
 from headgate.core.chain.log_facts import logged_with
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
-from headgate.host.driver.checkpoint_setup import CheckpointSetup
+from headgate.host.driver.checkpoint_setup import CheckpointSetup, plan_run
 from headgate.host.driver.control_server import MakePlan
 from headgate.host.driver.driver_run import RunKey
 from headgate.host.driver.job_endpoint import JobEndpoint
 from headgate.host.driver.job_log import JobLog
 from headgate.host.driver.results import ResultAddress
-from headgate.host.shipping.code import ship
-from headgate.host.shipping.definitions import with_definitions
-from headgate.host.shipping.orders import plan_run
+from headgate.host.shipping.code import ship, with_definitions
 from headgate.host.worker.backends import check_backend
 from headgate.observe.logs import log_settings, set_up_driver_logs
 from headgate.observe.notebook import shows_progress

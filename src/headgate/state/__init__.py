@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from headgate.api.types.types import TypeInformation
 from headgate.host.saved_state.changes import OperatorChanges
 from headgate.host.saved_state.loading import StandIn
+from headgate.host.saved_state.pieces import KeyedRow, OperatorRow, TimerRow
 from headgate.host.saved_state.reader import SavedOperator, SavedState, StateFigures, open_state
-from headgate.host.saved_state.rows import KeyedRow, OperatorRow, TimerRow
 from headgate.host.saved_state.writer import MAX_PARALLELISM, write_savepoint
 
 __all__ = [

@@ -15,8 +15,7 @@ from headgate.api.program import Program, build_program
 from headgate.api.runtime import runtime_replaced
 from headgate.api.sinks import sink_operator
 from headgate.base.errors import HarnessMisused
-from headgate.host.shipping.code import ship, unship
-from headgate.host.shipping.definitions import with_definitions
+from headgate.host.shipping.code import ship, unship, with_definitions
 from headgate.plan.job_graph import JobGraph, JobVertex, build_job_graph
 from headgate.plan.stream_graph import StreamGraph
 from headgate.testing.runtime import TestingRuntime

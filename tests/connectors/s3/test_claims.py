@@ -13,12 +13,11 @@ import pytest
 
 from headgate.base.errors import JobTakenOver, StorageUnusable
 from headgate.control.effects import StoreCheckpoint
-from headgate.host.checkpoints import object_claim
+from headgate.host.checkpoints import driver_claim
 from headgate.host.checkpoints.conditional_puts import ConditionalPuts
-from headgate.host.checkpoints.driver_claim import DriverClaim
+from headgate.host.checkpoints.driver_claim import OWNER, DriverClaim, ObjectClaim, claim_of
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
-from headgate.host.checkpoints.object_claim import OWNER, ObjectClaim, claim_of
 from tests.host.checkpoint_kit import JOB, metadata_of
 from tests.s3_kit import Fault, FaultProxy, Store
 
@@ -63,7 +62,7 @@ def test_a_claim_that_its_driver_gives_up_is_left_to_it_for_a_while(
     store: Store, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
     """The driver would delete the claim of its successor; if it has died, nobody does."""
-    monkeypatch.setattr(object_claim, "_LEAVING_S", 0.3 if dies else 20.0)
+    monkeypatch.setattr(driver_claim, "_LEAVING_S", 0.3 if dies else 20.0)
     first, second = claim_at(store.at(f"left/{dies}")), claim_at(store.at(f"left/{dies}"))
     first.take()
     remove, given_up = ConditionalPuts.remove, Event()
@@ -111,7 +110,7 @@ def test_of_drivers_that_see_the_same_claim_exactly_one_takes_the_job(
 CLAIMER = """
 import sys
 from headgate.host.checkpoints.folder import open_folder
-from headgate.host.checkpoints.object_claim import claim_of
+from headgate.host.checkpoints.driver_claim import claim_of
 
 def attempt(act):
     try:

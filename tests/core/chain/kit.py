@@ -18,7 +18,7 @@ from headgate.core.chain.spec import ChainSpec, OperatorSpec
 from headgate.core.chain.user_function import StatefulOperator
 from headgate.core.loops.definitions import Definition
 from headgate.functions.context import TaskInfo
-from headgate.host.shipping.definitions import with_definitions
+from headgate.host.shipping.code import with_definitions
 from headgate.plan.job_graph import JobVertex
 
 NOW_MS = 1_700_000_000_000

@@ -31,9 +31,8 @@ from headgate.host.checkpoints.checkpoint_store import CheckpointStore, complete
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
 from headgate.host.checkpoints.location import savepoint_location
 from headgate.host.checkpoints.part_writer import PartWriter
-from headgate.host.driver.checkpoint_setup import CheckpointSetup
+from headgate.host.driver.checkpoint_setup import CheckpointSetup, plan_run
 from headgate.host.shipping.failures import describe
-from headgate.host.shipping.orders import plan_run
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamGraph, StreamNode
 from tests.host.checkpoint_kit import flip, metadata_of, names

@@ -27,6 +27,7 @@ from headgate.base.messages import (
 )
 from headgate.control.frames import TO_TASK_MANAGER, encode
 from headgate.control.life_cycle import JobState
+from headgate.host.driver.checkpoint_setup import plan_run
 from headgate.host.driver.control_peer import ControlPeer
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.net import listener
@@ -38,7 +39,6 @@ from headgate.host.net.control_client import (
     connect_and_prove,
     receive_by,
 )
-from headgate.host.shipping.orders import plan_run
 from tests.host.control_rig import (
     SECRET,
     TIMES,

@@ -11,14 +11,14 @@ import pytest
 
 from headgate.base.messages import Failure, TaskOrder
 from headgate.control.life_cycle import JobState
-from headgate.host.driver.control_server import ControlServer
-from headgate.host.driver.job_records import (
+from headgate.host.driver.checkpoint_keeper import (
     FAILURES_KEPT,
     MESSAGE_CHARS,
     TRACEBACK_CHARS,
     JobRecords,
     wall_ms,
 )
+from headgate.host.driver.control_server import ControlServer
 from tests.host.control_rig import TIMES, Launcher, ended, replace_times, workers
 from tests.host.jobs import job_of
 from tests.host.recovering_kit import Job, completed
@@ -91,7 +91,7 @@ def test_failures_are_bounded_in_number_and_length() -> None:
 
 def test_a_state_keeps_the_time_when_it_was_last_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(100))
-    monkeypatch.setattr("headgate.host.driver.job_records.wall_ms", lambda: next(clock))
+    monkeypatch.setattr("headgate.host.driver.checkpoint_keeper.wall_ms", lambda: next(clock))
     records = JobRecords()
     running, restarting = JobState.RUNNING, JobState.RESTARTING
     for state in (running, running, restarting, running):

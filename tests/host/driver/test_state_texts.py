@@ -12,7 +12,7 @@ from headgate.api.row import Row
 from headgate.api.types.types import Types
 from headgate.base.errors import StateUnreadable
 from headgate.base.inspections import ShownValue, StateValue
-from headgate.host.driver.state_texts import (
+from headgate.host.driver.state_reads import (
     LONGEST_REPR,
     in_json,
     parse_key,

@@ -20,7 +20,7 @@ from headgate.core.state.memory import MemoryBackend
 from headgate.host.rocksdb import backend as rocksdb_backend
 from headgate.host.rocksdb.backend import RocksBackend, RocksBackends
 from headgate.host.rocksdb.codec import AddressCodec, pack
-from headgate.host.rocksdb.file_snapshot import (
+from headgate.host.rocksdb.snapshots import (
     CATALOG_FILE,
     UNWRITTEN_FILE,
     DatabaseCatalog,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headgate
-from headgate.host.rocksdb.forms import MOST_NESTED, read_form, read_form_at
+from headgate.host.rocksdb.codec import MOST_NESTED, read_form, read_form_at
 
 FORMS = st.recursive(
     st.none()

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.api.row import Row
 from headgate.base.errors import StateBroken
-from headgate.host.saved_state.loading import SafeLoader
-from headgate.host.saved_state.nesting import MOST_NESTED, check_nesting, nesting
+from headgate.host.saved_state.loading import MOST_NESTED, SafeLoader, check_nesting, nesting
 
 BOMB = b"\x80\x05)" + b"\x85" * (MOST_NESTED + 1)
 """Tuples in each other; what follows would hash them."""

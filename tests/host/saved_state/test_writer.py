@@ -12,7 +12,7 @@ from headgate.base.settings import StateBackendKind
 from headgate.core.state.keys import key_group
 from headgate.datastream.state import ListStateDescriptor
 from headgate.host.checkpoints.metadata import METADATA_FILE
-from headgate.host.saved_state import spool
+from headgate.host.saved_state import merging
 from tests.host.saved_kit import FOLDER, MEMORY, ROCKSDB, go_on, room, run_to_end
 from tests.host.saved_state.kit import (
     SEEN,
@@ -130,7 +130,7 @@ def test_operators_are_added_and_left_out(people: str, tmp_path: Path) -> None:
 def test_many_rows_go_through_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = ((f"user {number}", number) for number in range(1000))
     changes = state.operator("many", key_type=Types.STRING()).put(TOTAL, rows)
-    monkeypatch.setattr(spool, "HELD", 64)
+    monkeypatch.setattr(merging, "HELD", 64)
     path = state.write(str(tmp_path / "many"), changes)
     assert rows_of(path, uid="many") == {f"user {number}": number for number in range(1000)}
 

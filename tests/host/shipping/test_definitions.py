@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.core.loops.definitions import Definition
-from headgate.host.shipping.code import ship, unship
-from headgate.host.shipping.definitions import with_definitions
+from headgate.host.shipping.code import ship, unship, with_definitions
 from tests.core.chain.kit import vertex_of
 
 

@@ -24,8 +24,8 @@ from headgate.base.ids import PartitionId, PeerName
 from headgate.base.messages import CheckpointOrder, Deploy
 from headgate.control.frames import TO_TASK_MANAGER
 from headgate.core.chain.outputs import run_user_code
+from headgate.host.driver.checkpoint_setup import plan_run
 from headgate.host.shipping.failures import describe, revive
-from headgate.host.shipping.orders import plan_run
 from headgate.plan.execution_graph import (
     build_execution_graph,
 )

@@ -10,8 +10,7 @@ from headgate.base.errors import StateUnreadable
 from headgate.base.messages import StateLineOpened
 from headgate.control.life_cycle import JobState
 from headgate.host.driver.control_server import ControlServer
-from headgate.host.driver.state_reads import StateRead
-from headgate.host.driver.state_texts import shown_state
+from headgate.host.driver.state_reads import StateRead, shown_state
 from tests.host.control_rig import TIMES, Launcher, ended, workers
 from tests.host.reading_kit import KEYS, Halt, ReadJob, Shape, counted_job
 from tests.host.rig import eventually

@@ -58,7 +58,7 @@ from headgate.base.messages import TaskFigures, TaskState, UserFigure
 from headgate.base.settings import RestSettings
 from headgate.connectors.generator.source import DataGeneratorSource
 from headgate.datastream import StreamExecutionEnvironment
-from headgate.host.driver.state_texts import shown_state
+from headgate.host.driver.state_reads import shown_state
 from headgate.observe.web.server import PageServer
 from headgate.plan.execution_graph import task_id
 from headgate.plan.job_graph import JobGraph, JobVertex

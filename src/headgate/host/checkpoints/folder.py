@@ -28,8 +28,7 @@ from headgate.base.object_store import is_s3, open_s3, s3_problem
 from headgate.base.redaction import shown_cause, without_secrets
 from headgate.host.checkpoints.conditional_puts import ConditionalPuts, puts_of
 from headgate.host.checkpoints.metadata import CheckpointKey
-from headgate.host.files.no_links import LinkRefused
-from headgate.host.files.private_files import PrivateFiles, arrow_fs
+from headgate.host.files.private_files import LinkRefused, PrivateFiles, arrow_fs
 
 BUFFER_BYTES: Final = 1024 * 1024
 """Smaller writes are gathered up to this size."""

@@ -27,6 +27,7 @@ from headgate.host.checkpoints.checkpoint_store import (
     discard,
     open_store,
 )
+from headgate.host.checkpoints.driver_claim import Claim, claim_of
 from headgate.host.checkpoints.folder import Folder, open_folder, storage_errors
 from headgate.host.checkpoints.location import (
     CheckpointLocation,
@@ -35,7 +36,6 @@ from headgate.host.checkpoints.location import (
     savepoint_location,
 )
 from headgate.host.checkpoints.metadata import CheckpointKey
-from headgate.host.checkpoints.object_claim import Claim, claim_of
 from headgate.host.checkpoints.piece_reader import missing_files
 from headgate.host.files.owned_folder import OwnedFolder
 

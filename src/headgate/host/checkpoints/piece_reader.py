@@ -17,7 +17,7 @@ from headgate.base.checkpoints import Metadata, Piece, pieces_of
 from headgate.base.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
 from headgate.host.checkpoints.folder import Entry, storage_errors
 from headgate.host.checkpoints.location import CheckpointLocation, files_of
-from headgate.host.files.no_links import private_opener
+from headgate.host.files.private_files import private_opener
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _OPEN_FILES: Final = 8

@@ -117,17 +117,17 @@ class StoredDatabaseFiles:
     def read(self, groups: range) -> Iterator[tuple[int, bytes]]:
         """See ``StoredDatabase``; also raises StateBroken."""
         with self._fetched() as database:
-            from headgate.host.rocksdb import file_snapshot as files  # noqa: PLC0415
+            from headgate.host.rocksdb import snapshots  # noqa: PLC0415
 
-            yield from files.groups_in(database, files.write_late_entries(database), groups)
+            yield from snapshots.groups_in(database, snapshots.write_late_entries(database), groups)
 
     def pieces(self, groups: range, load: Load) -> Iterator[tuple[int, int, list[Entry]]]:
         """Key group, bytes and entries, a few at a time; only ``load`` makes objects of pickles."""
         with self._fetched() as database:
-            from headgate.host.rocksdb import file_snapshot as files  # noqa: PLC0415
+            from headgate.host.rocksdb import snapshots  # noqa: PLC0415
 
-            catalog = files.write_late_entries(database, load)
-            yield from files.pieces_in(database, catalog, groups, load)
+            catalog = snapshots.write_late_entries(database, load)
+            yield from snapshots.pieces_in(database, catalog, groups, load)
 
     @contextmanager
     def _fetched(self) -> Iterator[Path]:

@@ -2,13 +2,15 @@
 
 Law: one thread does what was asked for, in that order, and holds no lock meanwhile; a slow storage
 delays nothing but checkpoints, and a plan that waits for them. The lock guards the recovery and all
-machines that share it.
+machines that share it. Of each attempt that has failed the root cause is kept, not what followed
+from it; the newest ``FAILURES_KEPT`` are kept, and their texts are bounded.
 """
 
 import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, TypeAlias
@@ -18,8 +20,8 @@ from msgspec import structs
 from headgate.base.checkpoints import CheckpointKind
 from headgate.base.errors import CheckpointError, JobTakenOver, StorageUnusable
 from headgate.base.figures import added, only_counts
-from headgate.base.job_records import CheckpointRecord, CheckpointsRecord
-from headgate.base.messages import TaskFigures, TaskState, UserFigure
+from headgate.base.job_records import CheckpointRecord, CheckpointsRecord, FailureRecord
+from headgate.base.messages import Failure, TaskFigures, TaskOrder, TaskState, UserFigure
 from headgate.control.checkpoint_history import CheckpointStatistics, retains_checkpoints
 from headgate.control.effects import StoreCheckpoint
 from headgate.control.life_cycle import JobState
@@ -27,7 +29,6 @@ from headgate.control.recovery import Recovery
 from headgate.core.chain.log_facts import log_always_with
 from headgate.host.checkpoints.folder import shown_uri
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
-from headgate.host.driver.job_records import JobRecords
 from headgate.host.net.loop import now_ms
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,10 @@ TaskReports: TypeAlias = tuple[TaskFigures | None, TaskFigures | None]
 _COUNTED: Final = ("count", "sum")
 """Parts of a user's metrics that only grow, unless the user counts down."""
 _COUNTERS: Final = ("counter", "distribution", "meter")
+FAILURES_KEPT: Final = 32
+MESSAGE_CHARS: Final = 4_000
+TRACEBACK_CHARS: Final = 20_000
+"""The last of them: there it was raised."""
 
 
 class CheckpointKeeper:
@@ -262,3 +267,67 @@ def _added_users(
         added.append(figure)
     # A metric that is not registered yet in this attempt keeps its count.
     return (*added, *(figure for figure in known.values() if figure.kind in _COUNTERS))
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class JobRecords:
+    """Lives as long as anybody looks at the job. Any thread may call any method."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards what follows
+        self._state: JobState | None = None
+        self._reached_ms: dict[JobState, int] = {}
+        self._failures: deque[FailureRecord] = deque(maxlen=FAILURES_KEPT)
+
+    def reached(self, state: JobState) -> None:
+        """The job is in this state now; says nothing new if it was before."""
+        with self._lock:
+            if state is not self._state:
+                self._state = state
+                self._reached_ms[state] = wall_ms()
+
+    def state_times(self) -> dict[JobState, int]:
+        """When each state was last reached."""
+        with self._lock:
+            return dict(self._reached_ms)
+
+    def attempt_begun(self) -> None:
+        """Whatever has failed before, the job goes on."""
+        with self._lock:
+            for number, record in enumerate(self._failures):
+                if not record.restarted:
+                    self._failures[number] = structs.replace(record, restarted=True)
+
+    def failed(
+        self, failure: Failure, attempt: int, task: TaskOrder | None = None, host: str = ""
+    ) -> None:
+        """An attempt has ended with this, or another one could not begin."""
+        message, trace = failure.message, failure.traceback.rstrip()
+        record = FailureRecord(
+            at_ms=wall_ms(),
+            attempt=attempt,
+            kind=failure.kind,
+            message=message if len(message) <= MESSAGE_CHARS else f"{message[:MESSAGE_CHARS]}…",
+            task="" if task is None else task.id,
+            vertex=-1 if task is None else task.vertex,
+            subtask=-1 if task is None else task.subtask,
+            host=host,
+            operator=failure.operator,
+            record=failure.record,
+            traceback=trace if len(trace) <= TRACEBACK_CHARS else f"…{trace[-TRACEBACK_CHARS:]}",
+        )
+        self.add(record)
+
+    def add(self, record: FailureRecord) -> None:
+        """What was recorded of a run that is a part of this job."""
+        with self._lock:
+            self._failures.append(record)
+
+    def failures(self) -> list[FailureRecord]:
+        """The newest first."""
+        with self._lock:
+            return list(reversed(self._failures))

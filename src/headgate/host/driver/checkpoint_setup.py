@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from headgate.base.checkpoints import Metadata, SourceState, TaskRestore
 from headgate.base.errors import (
@@ -41,7 +42,11 @@ from headgate.host.checkpoints.job_checkpoints import JobCheckpoints, StoppedWit
 from headgate.host.checkpoints.location import resolve
 from headgate.host.checkpoints.metadata import checkpoint_key
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
-from headgate.host.shipping.orders import plan_run
+from headgate.plan.execution_graph import (
+    build_execution_graph,
+    checkpointed_job,
+    planned_sources,
+)
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.state_assignment import inherit_groups, restore
 from headgate.plan.stream_graph import StreamGraph
@@ -320,3 +325,38 @@ def _sound(checkpoint: int) -> Iterator[None]:
     except Exception as error:
         problem = f"its metadata contradicts itself ({type(error).__name__}: {error})"
         raise CheckpointUnsound(checkpoint, problem) from error
+
+
+def plan_run(
+    run: str,
+    graph: JobGraph,
+    code: bytes,
+    attempt: int = 0,
+    parameters: Mapping[str, str] | None = None,
+    checkpoints: CheckpointOrder | None = None,
+    restores: Mapping[str, TaskRestore] | None = None,
+    sources: Iterable[SourceState] = (),
+    rows_wanted: int | None = None,
+) -> RunPlan:
+    """The plan of one run; ``run`` is in the name of every partition, so that runs do not mix.
+
+    ``restores``: what each task gets back of a checkpoint, if there is one; ``sources``: what the
+    driver does. ``rows_wanted``: see ``RunPlan``.
+    """
+    execution = build_execution_graph(graph, run, attempt, restores)
+    given = restores or {}
+    return RunPlan(
+        run,
+        graph.name,
+        execution.tasks,
+        execution.slots,
+        code,
+        attempt,
+        parameters or {},
+        graph.batch,
+        checkpoints,
+        replace(checkpointed_job(graph, execution), job=checkpoints.job) if checkpoints else None,
+        next((restore.checkpoint for restore in given.values()), None),
+        planned_sources(graph, execution, given, sources),
+        rows_wanted,
+    )

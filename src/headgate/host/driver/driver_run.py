@@ -57,11 +57,10 @@ from headgate.control.effects import (
 )
 from headgate.control.job import JobRun
 from headgate.control.life_cycle import JobState
-from headgate.host.driver.checkpoint_keeper import CheckpointKeeper, JobFigures
+from headgate.host.driver.checkpoint_keeper import CheckpointKeeper, JobFigures, JobRecords
 from headgate.host.driver.control_peer import ControlPeer
 from headgate.host.driver.discovery import Discovery
 from headgate.host.driver.inspections import InspectionFutures, refused
-from headgate.host.driver.job_records import JobRecords
 from headgate.host.net.loop import now_ms
 from headgate.host.shipping.failures import describe
 

@@ -22,7 +22,7 @@ import msgspec
 
 from headgate.base.errors import HeadgateError
 from headgate.base.messages import Address
-from headgate.host.files.no_links import private_opener
+from headgate.host.files.private_files import private_opener
 
 log = logging.getLogger(__name__)
 

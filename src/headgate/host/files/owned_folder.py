@@ -19,7 +19,7 @@ from errno import EACCES, EAGAIN
 from pathlib import Path
 from typing import Final
 
-from headgate.host.files.no_links import (
+from headgate.host.files.private_files import (
     FILE_MODE,
     FOLDER,
     NO_LINK,

@@ -19,8 +19,8 @@ from headgate.base.elements import ByteLike
 from headgate.base.ids import PartitionId
 from headgate.base.settings import MIB, Storage
 from headgate.core.egress.blocking import EntryStore, StoreReader
-from headgate.host.files.no_links import FOLDER_MODE, private_opener
 from headgate.host.files.owned_folder import OwnedFolder
+from headgate.host.files.private_files import FOLDER_MODE, private_opener
 
 _HEAD: Final = struct.Struct("<I")
 _EVENT_BIT: Final = 1 << 31

@@ -28,15 +28,17 @@ from headgate.functions.state import ListState, MapState, ValueState
 from headgate.host.rocksdb.cache import ABSENT, CacheBudget, value_of
 from headgate.host.rocksdb.codec import AddressCodec, entry_key, pack, state_prefix
 from headgate.host.rocksdb.database import Database, SharedMemory, StateFolder, WriteEntry
-from headgate.host.rocksdb.file_snapshot import (
+from headgate.host.rocksdb.snapshots import (
     DatabaseCatalog,
     FileSnapshot,
     Increments,
+    RocksSnapshot,
+    SnapshotSource,
+    Timers,
     entries_in,
     groups_in,
     write_late_entries,
 )
-from headgate.host.rocksdb.snapshot import RocksSnapshot, SnapshotSource, Timers
 from headgate.host.rocksdb.states import (
     NamespacedRocksValue,
     RocksList,

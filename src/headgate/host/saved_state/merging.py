@@ -2,21 +2,26 @@
 
 Law: a key group that no change touches keeps its bytes; in one that is rewritten every entry that
 is not changed stays as it was, which needs its classes: an entry of a class that was not loaded is
-refused, never written in another form. Memory is bounded by one key group.
+refused, never written in another form. Memory is bounded by one key group and by ``HELD`` changes;
+more of them are sorted into key groups on disk (``GroupSpool``).
 """
 
+import pickle
+import tempfile
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from headgate.base.checkpoints import FUNCTION, KEYED, OPERATOR, OperatorState, Piece, StateShape
 from headgate.base.errors import HeadgateError, StateUnfit
 from headgate.core.chain.keyed_context import KEYS
 from headgate.core.chain.snapshots import pack_parts, unpack_parts
 from headgate.core.state.cursor import seen
+from headgate.core.state.keys import key_group
 from headgate.core.state.migration import shape_of, types_of
 from headgate.core.state.operator_state import BROADCAST, SPLIT, UNION, read_states, write_states
 from headgate.core.state.snapshot import Entry, Load, read_pieces, write_group
+from headgate.host.checkpoints.folder import storage_errors
 from headgate.host.checkpoints.part_writer import PartWriter
 from headgate.host.checkpoints.piece_reader import PieceReader
 from headgate.host.checkpoints.restoring import StoredDatabaseFiles
@@ -29,14 +34,15 @@ from headgate.host.saved_state.changes import (
     stored_as,
 )
 from headgate.host.saved_state.loading import SafeLoader, load_classes
+from headgate.host.saved_state.pieces import TIMERS
 from headgate.host.saved_state.reader import SavedOperator
-from headgate.host.saved_state.rows import TIMERS
-from headgate.host.saved_state.spool import GroupSpool
 
 PART: Final = "function"
 """Under which an operator keeps the state of its only function."""
 
 Pieces = dict[int, Piece]
+HELD: Final = 200_000
+"""Entries in memory at a time."""
 
 
 class OperatorMerge:
@@ -308,3 +314,60 @@ def _share(kind: str, content: Any, subtask: int, parallelism: int) -> Any:
         count = len(content)
         return content[count * subtask // parallelism : count * (subtask + 1) // parallelism]
     return content if subtask == 0 else []
+
+
+class GroupSpool:
+    """For one operator; a context manager."""
+
+    def __init__(self, max_parallelism: int) -> None:
+        self._max_parallelism = max_parallelism
+        self._groups: dict[int, list[Entry]] = {}
+        self._held = 0
+        self._file: IO[bytes] | None = None
+        self._places: dict[int, list[tuple[int, int]]] = {}
+
+    def add(self, entry: Entry) -> None:
+        """Raises StorageUnusable if the temporary folder is full."""
+        group = key_group(entry[3], self._max_parallelism)
+        self._groups.setdefault(group, []).append(entry)
+        self._held += 1
+        if self._held >= HELD:
+            self._spill()
+
+    @property
+    def groups(self) -> set[int]:
+        """Those that have entries."""
+        return {*self._groups, *self._places}
+
+    def take(self, group: int) -> Iterator[Entry]:
+        """The entries of a group."""
+        for start, length in self._places.pop(group, ()):
+            assert self._file is not None
+            with storage_errors(tempfile.gettempdir()):
+                self._file.seek(start)
+                data = self._file.read(length)
+            yield from pickle.loads(data)
+        yield from self._groups.pop(group, ())
+
+    def close(self) -> None:
+        """Idempotent."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def __enter__(self) -> "GroupSpool":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _spill(self) -> None:
+        with storage_errors(tempfile.gettempdir()):
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="headgate-savepoint-")  # noqa: SIM115
+            for group, entries in self._groups.items():
+                data = pickle.dumps(entries, 5)
+                start = self._file.seek(0, 2)
+                self._file.write(data)
+                self._places.setdefault(group, []).append((start, len(data)))
+        self._groups, self._held = {}, 0

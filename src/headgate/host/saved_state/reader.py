@@ -29,18 +29,16 @@ from headgate.host.checkpoints.location import CheckpointLocation, resolve
 from headgate.host.checkpoints.metadata import checkpoint_key
 from headgate.host.saved_state.loading import SafeLoader, load_classes
 from headgate.host.saved_state.pieces import (
-    KeyedPart,
-    PlainPart,
-    address_of,
-    parts_of,
-    plain_parts_of,
-)
-from headgate.host.saved_state.rows import (
     TIMERS,
+    KeyedPart,
     KeyedRow,
     OperatorRow,
+    PlainPart,
     TimerRow,
+    address_of,
     keyed_row,
+    parts_of,
+    plain_parts_of,
     timer_row,
 )
 from headgate.plan.recorded_job import RecordedJob, RecordedOperator

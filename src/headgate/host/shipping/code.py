@@ -5,18 +5,22 @@ by reference between workers, so classes of ``__main__`` are put into the worker
 where plain pickle looks for them. Submodules that the driver has imported, and that functions find
 as attributes of their packages, are imported there. Law: what is unshipped behaves as what was
 shipped; a function that cannot be pickled is refused in the driver, with its operator and the
-object it holds.
+object it holds. The source text of functions travels too, so that workers can inline them; where it
+cannot be read, the function is called.
 """
 
 import functools
 import io
+import linecache
 import logging
 import pickle
 import socket
 import sys
+import warnings
 from abc import ABCMeta
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
+from functools import lru_cache
 from types import (
     CodeType,
     FunctionType,
@@ -31,6 +35,7 @@ import cloudpickle
 
 from headgate.base.errors import CodeUnloadable, FunctionUnpicklable
 from headgate.core.chain.spec import OperatorSpec
+from headgate.core.loops.definitions import Definition, definitions_in, plain_function
 from headgate.plan.job_graph import JobVertex
 
 Functions: TypeAlias = Mapping[int, Sequence[tuple[str, object]]]
@@ -69,6 +74,14 @@ _ADVICE: Final[tuple[tuple[type, str], ...]] = (
     (GeneratorType, "make a list of it, or start it in open()"),
     (logging.Handler, "log with logging.getLogger(name): the driver gets the lines of all tasks"),
 )
+Read: TypeAlias = dict[str, dict[int, list[Definition]]]
+"""The definitions of every file that was read, by the line that they begin in."""
+
+METHODS: Final = (
+    *("map", "map1", "map2", "flat_map", "flat_map1", "flat_map2", "filter", "reduce"),
+    *("process_element", "process_element1", "process_element2", "process_broadcast_element"),
+)
+"""Methods of function objects that are called for each record by loops which can inline them."""
 
 
 def ship(vertices: Mapping[int, JobVertex], functions: Functions = _NO_FUNCTIONS) -> bytes:
@@ -355,3 +368,59 @@ def _name(thing: object) -> str:
 
 def _article(word: str) -> str:
     return f"an {word}" if word[0].lower() in "aeio" else f"a {word}"
+
+
+def with_definitions(
+    vertices: Mapping[int, JobVertex], functions: Mapping[int, Sequence[tuple[str, object]]]
+) -> dict[int, JobVertex]:
+    """These vertices, whose operators have the definitions of their functions."""
+    read: Read = {}
+    found = {}
+    for number, vertex in vertices.items():
+        operators = tuple(
+            replace(
+                operator,
+                definitions=tuple(
+                    definition
+                    for _, function in functions.get(operator.id, ())
+                    for definition in _definitions_of(function, read)
+                ),
+            )
+            for operator in vertex.chain.operators
+        )
+        found[number] = replace(vertex, chain=replace(vertex.chain, operators=operators))
+    return found
+
+
+def _definitions_of(function: object, read: Read) -> Iterator[Definition]:
+    """Those that begin where the function does, or one of its methods."""
+    for candidate in (function, *(_method_of(function, name) for name in METHODS)):
+        plain = plain_function(candidate)
+        if plain is None:
+            continue
+        file, line = plain.__code__.co_filename, plain.__code__.co_firstlineno
+        if file not in read:
+            read[file] = _read(file)
+        yield from read[file].get(line, ())
+
+
+def _method_of(function: object, name: str) -> object:
+    try:
+        return getattr(function, name, None)
+    except Exception:  # a property may do anything; who calls it will see
+        return None
+
+
+def _read(file: str) -> dict[int, list[Definition]]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the user has seen them when the file was loaded
+            return _definitions_in(tuple(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+
+
+@lru_cache(maxsize=16)
+def _definitions_in(lines: tuple[str, ...]) -> dict[int, list[Definition]]:
+    """To read a module takes many milliseconds, and a job is planned again when it restarts."""
+    return definitions_in(list(lines))

@@ -29,8 +29,8 @@ from headgate.core.state.snapshot import LIST, NONE, TTL, VALUE, Entry, Folded
 from headgate.core.window.restored import NAME as WINDOW_CONTENTS
 from headgate.core.window.spec import FIRED, FOLDED, LISTED, OPEN
 from headgate.functions.window import TimeWindow
+from headgate.host.saved_state.pieces import TIMERS, OperatorRow, keyed_row, timer_row
 from headgate.host.saved_state.reader import SavedOperator
-from headgate.host.saved_state.rows import TIMERS, OperatorRow, keyed_row, timer_row
 
 KEYED_TABLE: Final = "keyed"
 TIMERS_TABLE: Final = "timers"
