@@ -27,7 +27,7 @@ from headgate.functions.sink import (
     TwoPhaseCommittingSink,
 )
 from headgate.functions.source import Source, SplitReader
-from headgate.spark.driver_sinks import DriverStream
+from headgate.spark.collect import DriverStream
 
 ROUNDS: Final = 3
 RATE: Final = 300_000

@@ -17,7 +17,7 @@ from headgate.api.settings.configuration import Configuration
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Sink, SinkWriter
 from headgate.host.driver.results import ResultWriter
-from headgate.spark.driver_sinks import DriverStream
+from headgate.spark.collect import DriverStream
 
 PICKED: Final = 1 << 17
 """How many records are picked beforehand; sources give them over and over."""

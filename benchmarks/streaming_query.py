@@ -21,7 +21,7 @@ from headgate.api.environment import StreamExecutionEnvironment
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Sink, SinkWriter
 from headgate.host.driver.results import ResultWriter
-from headgate.spark.driver_sinks import DriverStream
+from headgate.spark.collect import DriverStream
 
 FILES: Final = 9
 RATE: Final = 400_000

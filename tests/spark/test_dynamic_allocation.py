@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headgate.spark.dynamic_allocation import DYNAMIC, allocate, barriers_allowed, is_dynamic
+from headgate.spark.executors import DYNAMIC, allocate, barriers_allowed, is_dynamic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,7 +3,7 @@
 from headgate.base.messages import Failure
 from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
-from headgate.spark.dataframe.action_errors import MOST_KEPT, error_of, note_failure
+from headgate.spark.failures import MOST_KEPT, error_of, note_failure
 
 FAILED = Outcome(
     JobState.FAILED,

@@ -11,8 +11,13 @@ from click.testing import CliRunner
 
 from headgate.base.errors import PathUnusable
 from headgate.cli.run import run
-from headgate.spark.driver_modules import importable, left_out, unknown_names
-from headgate.spark.shipped_environment import find_environment, ship_options
+from headgate.spark.shipped_environment import (
+    find_environment,
+    importable,
+    left_out,
+    ship_options,
+    unknown_names,
+)
 
 
 def write(folder: Path, *names: str) -> Path:

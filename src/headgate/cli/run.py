@@ -222,8 +222,8 @@ def python_files(paths: str) -> dict[str, str]:
 
 def ship_flags(script: str, flags: Mapping[str, str], without: str) -> dict[str, str]:
     """Settings out of ``--ship``: of a session whose workers get what this process can import."""
-    from headgate.spark.driver_modules import unknown_names
-    from headgate.spark.shipped_environment import find_environment, ship_options
+    from headgate.spark.configuration import given_settings
+    from headgate.spark.shipped_environment import find_environment, ship_options, unknown_names
 
     if remote_of(flags):
         problem = "the workers of a Spark Connect server have its Python; install packages there"

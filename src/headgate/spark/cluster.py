@@ -15,17 +15,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headgate.base.errors import SessionFailed
-from headgate.spark.dynamic_allocation import allocate, barriers_allowed, is_dynamic
 from headgate.spark.executors import (
     ExcludedExecutor,
     QueryStage,
+    adopted_profile,
+    allocate,
+    barriers_allowed,
     busy_slots,
     excluded_executors,
+    is_dynamic,
     query_stages,
     running_tasks,
     total_slots,
 )
-from headgate.spark.resource_profile import adopted_profile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,29 +1,42 @@
-"""The sink of ``execute_and_collect``: records go to the driver, each once.
+"""Sinks whose records go to the driver: ``execute_and_collect``, and ``print``.
 
-With checkpoints records wait in the task until the checkpoint that holds them is complete, and go
-to the driver in numbered batches. Law: the driver takes each batch of a writer once, in their
-order, also when a new run of the job sends it again. Without checkpoints records go there as they
-come.
+Law: what takes the records never leaves the driver; a sink travels with the address of its stream
+only, which ``submission`` sets.
+
+With checkpoints collected records wait in the task until the checkpoint that holds them is
+complete, and go to the driver in numbered batches. Law: the driver takes each batch of a writer
+once, in their order, also when a new run of the job sends it again. Without checkpoints records go
+there as they come.
 """
 
 import pickle
 import secrets
+import sys
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from headgate.api.types.types import TypeInformation
 from headgate.base.errors import HeadgateError
 from headgate.base.moved import loads
+from headgate.connectors.formats.record_text import printed_text
+from headgate.connectors.print_sink import format_prefix
 from headgate.functions.context import ConnectorContext, SnapshotMoment
-from headgate.functions.sink import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
-from headgate.host.driver.results import ResultWriter, StreamClosed
-from headgate.spark.driver_sinks import DriverStream
+from headgate.functions.sink import (
+    Committer,
+    CommittingSinkWriter,
+    Sink,
+    SinkWriter,
+    TwoPhaseCommittingSink,
+)
+from headgate.host.driver.results import ResultAddress, ResultWriter, StreamClosed, Take
 
 if TYPE_CHECKING:
     from headgate.spark.job import SparkJob  # workers, which load the sink, have no use for it
+
 
 QUEUED_LISTS: Final = 16
 """How many lists of records wait in the driver for the iterator over the result."""
@@ -34,6 +47,73 @@ LOOK_S: Final = 0.5
 
 BATCH_BYTES: Final = 64 << 20
 """A batch that has grown this large is closed; it must fit into a frame."""
+
+
+class DriverStream:
+    """A sink's stream of records to the driver; it gets its address when the job is launched."""
+
+    def __init__(self, take: Take) -> None:
+        self.take: Take | None = take
+        self.address: ResultAddress | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "take": None}  # what takes the records stays in the driver
+
+    def connect(self) -> ResultWriter:
+        assert self.address is not None, "the job was launched without a way to the driver"
+        return ResultWriter(self.address)
+
+
+class DriverPrintSink(Sink):
+    """Prints records in the driver, where the user can see them."""
+
+    def __init__(self, identifier: str | None, out: TextIO | None = None) -> None:
+        self.driver_stream = DriverStream(Printer(out))
+        self.identifier = identifier
+        self.type_info: TypeInformation | None = None
+
+    def for_type(self, type_info: TypeInformation | None) -> "DriverPrintSink":
+        """The same for records that a program has declared to be of this type."""
+        self.type_info = type_info
+        return self
+
+    def create_writer(self, context: ConnectorContext) -> SinkWriter:
+        task = context.task
+        prefix = format_prefix(self.identifier, task.subtask, task.parallelism)
+        text = printed_text(self.type_info)
+        return LineWriter(self.driver_stream.connect(), lambda record: prefix + text(record))
+
+
+class LineWriter(SinkWriter):
+    """Turns records into lines where they are, so that the driver only prints."""
+
+    def __init__(self, inner: ResultWriter, line_of: Callable[[Any], str]) -> None:
+        self._inner = inner
+        self._line_of = line_of
+
+    def write(self, records: list[Any]) -> None:
+        self._inner.write([self._line_of(record) for record in records])
+
+    def flush(self) -> None:
+        self._inner.flush()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class Printer:
+    """Writes lines to the standard output of the moment, whole lists at a time."""
+
+    _lock = threading.Lock()  # lines of several sinks must not mix
+
+    def __init__(self, out: TextIO | None) -> None:
+        self._out = out
+
+    def __call__(self, lines: list[str]) -> None:
+        with Printer._lock:
+            out = self._out or sys.stdout
+            out.write("".join(line if line.endswith("\n") else line + "\n" for line in lines))
+            out.flush()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,7 @@ from headgate.base.extras import install_command
 from headgate.base.redaction import HIDDEN
 from headgate.spark.cluster import LOOPBACK, Slots
 from headgate.spark.connect_operations import running_operations
-from headgate.spark.dynamic_allocation import DYNAMIC
-from headgate.spark.executors import QueryStage
+from headgate.spark.executors import DYNAMIC, QueryStage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,7 +24,7 @@ from headgate.host.files.owned_folder import sweep
 from headgate.host.net.transport import Tls
 from headgate.observe.web.server import close_page_server
 from headgate.spark.cluster import cluster_of
-from headgate.spark.resource_profile import task_cores
+from headgate.spark.executors import task_cores
 from headgate.spark.slot_watch import shortage
 
 if TYPE_CHECKING:

@@ -1,14 +1,39 @@
-"""What Spark's scheduler says about its executors: how many tasks fit, run, and may not run.
+"""What Spark's scheduler says about its executors, and how a job gets those that it needs.
 
 Asked through Java's half of a classic session, mostly in words that are not part of Spark's public
 API; where one of them is missing, the public answer stands in, which lags or knows less. Law: total
 and busy count the same executors as the check that Spark makes before it starts a barrier stage,
 without those that it has excluded after failures, which that check forgets.
+
+Spark refuses barrier stages under dynamic allocation (see ``barriers_allowed`` and ``allocate``),
+and has resource profiles that no barrier stage can use (``adopted_profile``). Law: what no stage of
+a job could use is refused before Spark runs anything of it.
 """
 
-from collections.abc import Iterator
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
+
+from headgate.base.errors import PlanInvalid
+
+log = logging.getLogger(__name__)
+DYNAMIC: Final = "spark.dynamicAllocation.enabled"
+MOST: Final = "spark.dynamicAllocation.maxExecutors"
+FIRST_S: Final = 120.0
+"""How long the first executor may take: a cluster may have to start a machine for it."""
+NEXT_S: Final = 30.0
+CANCEL_S: Final = 10.0
+LOOK_S: Final = 0.1
+HOLD_S: Final = 3600.0
+
+_lock: Final = threading.Lock()
+_starting: Final[dict[str, int]] = {}
+"""How many jobs start at the moment, by application; those have the setting at false."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +168,147 @@ def each(iterator: Any) -> Iterator[Any]:
     """Of one of Java's or Scala's; Python's own way to end a loop over Java's costs ten calls."""
     while iterator.hasNext():
         yield iterator.next()
+
+
+def adopted_profile(context: Any, profile: object) -> object | None:
+    """Make it known to Spark, which counts no slots for others; None: a local master has none.
+
+    Raises PlanInvalid.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    if str(context.master).startswith("local"):
+        log.warning("the job's resource profile has no effect on the master %s", context.master)
+        return None
+    wanted: Any = profile
+    if wanted.executorResources:
+        names = ", ".join(wanted.executorResources)
+        raise PlanInvalid(
+            f"the job's resource profile asks for executors with {names}, which Spark starts under "
+            f"dynamic allocation only, and that runs no barrier stages; ask for resources of tasks "
+            f"alone, and give executors theirs with the session (spark.executor.cores, "
+            f"spark.executor.resource.gpu.amount)"
+        )
+    try:
+        wanted = _java_backed(context, wanted)
+        java = wanted._java_resource_profile
+        context._jsc.sc().resourceProfileManager().addResourceProfile(java)
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.getMessage()).strip()
+        raise PlanInvalid(f"Spark refuses the job's resource profile: {reason}") from error
+    found: object = wanted
+    return found
+
+
+def task_cores(profile: object) -> int:
+    """How many cores a task gets; 0: as many as those of the session."""
+    wanted: Any = profile
+    request = wanted.taskResources.get("cpus")
+    return 0 if request is None else int(request.amount)
+
+
+def _java_backed(context: Any, profile: Any) -> Any:
+    """One that was made before the session has no half in Java yet."""
+    from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+
+    if profile._java_resource_profile is not None:
+        return profile
+    requests = TaskResourceRequests(context._jvm, profile.taskResources)
+    return ResourceProfileBuilder().require(requests).build
+
+
+def is_dynamic(context: Any) -> bool:
+    """Whether Spark adds and removes executors while stages run."""
+    with _lock:
+        return context.applicationId in _starting or _setting(context).lower() == "true"
+
+
+@contextmanager
+def barriers_allowed(context: Any) -> Iterator[None]:
+    """Within it, Spark creates barrier stages. Any thread may have submitted them."""
+    application = str(context.applicationId)
+    with _lock:
+        is_needed = application in _starting or _setting(context).lower() == "true"
+        if is_needed:
+            context._jsc.sc().conf().set(DYNAMIC, "false")
+            _starting[application] = _starting.get(application, 0) + 1
+    try:
+        yield
+    finally:
+        if is_needed:
+            with _lock:
+                _starting[application] -= 1
+                if not _starting[application]:
+                    del _starting[application]
+                    with suppress(Exception):  # Spark has stopped, or Java is gone
+                        context._jsc.sc().conf().set(DYNAMIC, "true")
+
+
+def allocate(
+    context: Any,
+    needed: int,
+    running: Callable[[str], int],
+    is_over: Callable[[], bool] = lambda: False,
+) -> int:
+    """Let Spark start executors until so many tasks fit; returns how many have fitted.
+
+    ``running``: how many tasks of a job group run now.
+    """
+    group = f"headgate-executors-{secrets.token_hex(8)}"
+    log.info("asking Spark for executors with %d slots", needed)
+    thread = _held(context, needed, group)
+    thread.start()
+    most, deadline = 0, time.monotonic() + FIRST_S
+    try:
+        while most < needed and thread.is_alive() and not is_over():
+            if (found := running(group)) > most:
+                most, deadline = found, time.monotonic() + NEXT_S
+            elif time.monotonic() > deadline:
+                break
+            time.sleep(LOOK_S)
+        return most
+    finally:
+        with suppress(Exception):  # as above
+            _release(context, group, thread, running)
+
+
+def _release(
+    context: Any, group: str, thread: threading.Thread, running: Callable[[str], int]
+) -> None:
+    """Cancel the job, also one that Spark gets only now, and wait until its slots are free."""
+    deadline = time.monotonic() + CANCEL_S
+    while (thread.is_alive() or running(group)) and time.monotonic() < deadline:
+        context.cancelJobGroup(group)
+        thread.join(LOOK_S)
+        if not thread.is_alive() and running(group):
+            time.sleep(LOOK_S)
+
+
+def _held(context: Any, needed: int, group: str) -> threading.Thread:
+    """A thread that runs a Spark job of so many tasks, which wait until they are cancelled."""
+    from pyspark import InheritableThread
+
+    seconds = HOLD_S
+
+    def wait(_: Any) -> list[Any]:  # nested: it travels by value, and needs no Headgate there
+        import time
+
+        time.sleep(seconds)
+        return []
+
+    def hold() -> None:
+        try:
+            context.setJobGroup(group, "Headgate asks for executors", interruptOnCancel=True)
+            context.setLocalProperty("callSite.short", "Headgate: asking for executors")
+            tasks = context.parallelize(range(needed), needed).mapPartitions(wait)
+            context.runJob(tasks, list, list(range(needed)))
+        except Exception as error:  # it was cancelled; or the job itself will meet the same
+            log.debug("the job that asks for executors has ended: %s", error)
+
+    thread = InheritableThread(target=hold, name="headgate-executors")
+    thread.daemon = True
+    return thread
+
+
+def _setting(context: Any) -> str:
+    return str(context._jsc.sc().conf().get(DYNAMIC, "false"))

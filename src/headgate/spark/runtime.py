@@ -19,9 +19,8 @@ from headgate.connectors.function.source import FunctionSource
 from headgate.functions.function import SourceFunction
 from headgate.functions.sink import Sink
 from headgate.functions.source import Source
-from headgate.spark.collect import CollectedResults, CollectSink
+from headgate.spark.collect import CollectedResults, CollectSink, DriverPrintSink
 from headgate.spark.configuration import given_settings
-from headgate.spark.driver_sinks import DriverPrintSink
 from headgate.spark.job import SparkJob
 from headgate.spark.session import active_session, slots
 from headgate.spark.submission import launch

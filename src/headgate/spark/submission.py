@@ -42,10 +42,10 @@ from headgate.plan.execution_graph import place, usual_slots_per_worker
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.spark.archives import archive_at_end
 from headgate.spark.cluster import Slots, SparkCluster, cluster_of
+from headgate.spark.collect import DriverStream
 from headgate.spark.configuration import check_known
 from headgate.spark.driver_services import DriverServices, driver_services
-from headgate.spark.driver_sinks import DriverStream
-from headgate.spark.dynamic_allocation import DYNAMIC, MOST
+from headgate.spark.executors import DYNAMIC, MOST
 from headgate.spark.job import PreparedJob, SparkJob, end_jobs
 from headgate.spark.job_files import add_python_files, pack
 from headgate.spark.security import SecretDelivery, check_authentication

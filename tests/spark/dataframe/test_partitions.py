@@ -16,8 +16,8 @@ from headgate.api.columns import col
 from headgate.api.job import JobStatus
 from headgate.base.errors import JobCancelled, JobFailed
 from headgate.datastream import StreamExecutionEnvironment
+from headgate.spark.dataframe.conversion import partition_count
 from headgate.spark.dataframe.frame_job import FrameJob
-from headgate.spark.dataframe.partitions import partition_count
 from tests.spark.cluster import until
 from tests.spark.programs import environment
 

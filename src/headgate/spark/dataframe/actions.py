@@ -25,12 +25,11 @@ from headgate.observe.notebook import kernel_shell, shows_progress
 from headgate.observe.web.server import page_server, print_link
 from headgate.spark.archives import archive_at_end
 from headgate.spark.cluster import cluster_of, signal_behind
-from headgate.spark.dataframe.action_errors import note_failure
 from headgate.spark.dataframe.frame_job import CANCEL_S, FrameJob
 from headgate.spark.dataframe.lazy_jobs import lazy_jobs
 from headgate.spark.dataframe.queries import queries_of
 from headgate.spark.executors import QueryStage
-from headgate.spark.failures import gone_failure, with_absence
+from headgate.spark.failures import gone_failure, note_failure, with_absence
 from headgate.spark.job import PreparedJob
 from headgate.spark.slot_watch import SlotWatch
 from headgate.spark.spark_task import query_of, stage_number, stage_of

@@ -18,8 +18,7 @@ from headgate.base.errors import RunFailed
 from headgate.connectors.dataframe.bridge import BatchBridge
 from headgate.host.net.contact import DriverContact
 from headgate.host.worker.task_manager import run_task_manager
-from headgate.spark.dataframe.packing import packed_output
-from headgate.spark.dataframe.plan import sort_parts
+from headgate.spark.dataframe.plan import packed_output, sort_parts
 from headgate.spark.job_files import JobFiles
 from headgate.spark.security import PublicContact
 from headgate.spark.spark_task import GRACE_S, at_stage, spark_place
