@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headgate.spark.connect_operations import explained_plan
-from headgate.spark.dataframe.queries import ClassicQueries, function_of
-from headgate.spark.dataframe.row_limits import limit_of
+from headgate.spark.dataframe.queries import ClassicQueries, explained_plan, function_of, limit_of
 from tests.spark.cluster import until
 
 if TYPE_CHECKING:

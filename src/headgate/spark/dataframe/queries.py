@@ -2,19 +2,25 @@
 
 Workers see the number of their query among the properties of their Spark task. A classic session
 is asked through Java: Spark keeps the plan of each query that runs, and its listener bus tells when
-one ends. With Spark Connect a query is an operation (``connect_operations``). Law: asking runs
-nothing, and what Spark does not tell, such as another version of it, means: all rows are wanted,
-the job is not in the plan, the query has ended.
+one ends. With Spark Connect a query is an operation, whose plan the server explains in words. Law:
+asking runs nothing, has a bound in time, and what Spark does not tell, such as another version of
+it, means: all rows are wanted, the job is not in the plan, the query has ended.
+
+``limit(5)``, ``take``, ``first``, ``show`` and ``isEmpty`` are limits in the plan of the query that
+the action runs. Law: a number of rows is given only if no other part of the query can need more.
 """
 
 import logging
+import re
+import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from headgate.spark.cluster import cluster_of, is_connect
-from headgate.spark.connect_operations import ConnectQueries
-from headgate.spark.dataframe.row_limits import LIMIT, OFFSET, PlanNode, limit_of
+from headgate.spark.connect_operations import on_operation_ended, operations
 from headgate.spark.executors import each
 
 if TYPE_CHECKING:
@@ -23,12 +29,93 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_NODES: Final = 300
-"""A larger plan is not looked through; each node costs some calls to Java."""
+"""A larger plan is not looked through; in a classic session each node costs some calls to Java."""
 MOST_EVENTS: Final = 10_000
 """As many as Spark's own queue holds; one that is lost costs a look at the query."""
 _ENDED: Final = "SparkListenerSQLExecutionEnd"
+EXPLAIN_S: Final = 5.0
+_OPTIMIZED: Final = "== Optimized Logical Plan ==\n"
+_JOB: Final = "MapInArrow headgate("
+"""How the line of a job's stage begins in a plan."""
+_LINE: Final = re.compile(r"(?:[: ] {2})*(?:[:+]- )?(?=\w)")
+"""What stands before a node; three characters for each node above it."""
+_SUBQUERY: Final = re.compile(r"\b(?:subquery|exists|list)#\d")
+_SHOWN: Final = ("show_string", "html_string")
+"""Relations for ``show``: the server runs their input as soon as it analyzes them."""
+_WRITES: Final = ("write_operation", "write_operation_v2")
+_EXPLAINED: Final = frozenset(
+    {
+        "read",
+        "project",
+        "filter",
+        "join",
+        "set_op",
+        "sort",
+        "limit",
+        "aggregate",
+        "sql",
+        "local_relation",
+        "offset",
+        "deduplicate",
+        "range",
+        "subquery_alias",
+        "repartition",
+        "to_df",
+        "with_columns_renamed",
+        "drop",
+        "with_columns",
+        "hint",
+        "to_schema",
+        "repartition_by_expression",
+        "map_partitions",
+        "cached_local_relation",
+        "chunked_cached_local_relation",
+    }
+)
+"""What a server plans without running any of it."""
+KEEPS_ROWS: Final = frozenset(
+    {
+        "Project",
+        "SubqueryAlias",
+        "Repartition",
+        "RepartitionByExpression",
+        "RebalancePartitions",
+        "Union",
+        "BatchEvalPython",
+        "ArrowEvalPython",
+    }
+)
+"""Nodes with a row for each row that they get: who wants some of theirs wants as many of these."""
+PLAIN_LEAVES: Final = frozenset(
+    {
+        "Range",
+        "LocalRelation",
+        "OneRowRelation",
+        "LogicalRelation",
+        "Relation",  # the same where a server explains its plan
+        "HiveTableRelation",
+        "DataSourceV2ScanRelation",
+        "RelationV2",
+    }
+)
+"""Leaves that hold no other plan, in which the job could stand a second time."""
+LIMIT: Final = "GlobalLimit"
+OFFSET: Final = "Offset"
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNode:
+    """A node of a query's plan, as far as it matters here."""
+
+    kind: str
+    """The name of Spark's class."""
+    count: int | None = None
+    """Of a limit or an offset; None: it is no plain number."""
+    is_job: bool = False
+    """It is the job's stage; what is below does not matter."""
+    children: "list[PlanNode]" = field(default_factory=list)
 
 
 class Queries(Protocol):
@@ -207,3 +294,162 @@ def function_of(stage: Any) -> tuple[Any, int] | None:
     except Exception as error:
         log.debug("Spark does not tell the function of a stage: %s", error)
         return None
+
+
+class ConnectQueries:
+    """The operations that clients of this process wait for; see ``Queries``.
+
+    The protocol gives an optimized plan in words only. What the client has sent names views and SQL
+    that only the server can look up, and does not say what is cached.
+    """
+
+    def __init__(self) -> None:
+        self._inbox: SimpleQueue[str] | None = None  # opened with the first wait
+
+    def rows_wanted(self, query: str, job: int | None) -> int | None:
+        """``job`` does not matter: a plan with two is left alone."""
+        root = explained_plan(_optimized_plan(query))
+        return None if root is None else limit_of(root)
+
+    def holds(self, query: str, job: int) -> bool:
+        """Views hide what they hold."""
+        if (found := operations.get(query)) is None:
+            return False
+        return any(part.common.plan_id == job for part in _relations(_whole(found.plan)))
+
+    def has_ended(self, query: str) -> bool:
+        return query not in operations
+
+    def running(self) -> set[str]:
+        return set(operations)
+
+    def await_end(self, timeout_s: float) -> str:
+        if self._inbox is None:
+            self._inbox = SimpleQueue()
+            on_operation_ended.append(self._inbox.put)
+        try:
+            return self._inbox.get(timeout=timeout_s)
+        except Empty:
+            return ""
+
+    def close(self) -> None:
+        if self._inbox is not None:
+            on_operation_ended.remove(self._inbox.put)
+
+
+def explained_plan(text: str) -> PlanNode | None:
+    """A plan with a line for each node, and one job in it; None: it is another text."""
+    lines = text.strip("\n").splitlines()
+    if len(lines) > MOST_NODES or text.count(_JOB) != 1 or _SUBQUERY.search(text):
+        return None
+    path: list[PlanNode] = []
+    for line in lines:
+        prefix = _LINE.match(line)
+        depth = 0 if prefix is None else prefix.end() // 3
+        if prefix is None or depth > len(path) or (path and not depth):
+            return None  # a text of the user's, with lines of its own
+        said = line[prefix.end() :]
+        kind, _, rest = said.partition(" ")
+        count = int(rest) if kind in (LIMIT, OFFSET) and rest.isdecimal() else None
+        node = PlanNode(kind.partition("[")[0], count, said.startswith(_JOB))
+        del path[depth:]
+        if path:
+            path[-1].children.append(node)
+        path.append(node)
+    return path[0] if path else None
+
+
+def _optimized_plan(operation: str) -> str:
+    """The plan of a running operation as its server has optimized it; nothing: it is not known."""
+    found = operations.get(operation)
+    plan = None if found is None else _explained(_whole(found.plan))
+    if found is None or plan is None:
+        return ""
+    client, said = found.client, list[str]()
+
+    def explain() -> None:
+        try:
+            said.append(client.explain_string(plan, "extended"))
+        except Exception as error:
+            log.debug("operation %s cannot be explained: %s", operation, error)
+
+    thread = threading.Thread(target=explain, name="headgate-explain", daemon=True)
+    thread.start()
+    thread.join(EXPLAIN_S)
+    text = said[0].partition(_OPTIMIZED)[2] if said else ""
+    return text.partition("\n== ")[0]
+
+
+def _whole(plan: Any) -> Any:
+    """Clients of newer versions compress a large plan."""
+    if plan.WhichOneof("op_type") != "compressed_operation":
+        return plan
+    import zstandard
+    from pyspark.sql.connect import proto
+
+    packed, whole = plan.compressed_operation, proto.Plan()
+    data = zstandard.decompress(packed.data)
+    is_command = packed.op_type == packed.OpType.OP_TYPE_COMMAND
+    (whole.command if is_command else whole.root).ParseFromString(data)
+    return whole
+
+
+def _explained(plan: Any) -> Any:
+    """What to have explained instead of a plan: the rows that it wants; None: it is not known."""
+    from pyspark.sql.connect import proto
+
+    wanted = proto.Plan()
+    if plan.WhichOneof("op_type") == "command":
+        kind = plan.command.WhichOneof("command_type")
+        if kind not in _WRITES:
+            return None
+        wanted.root.CopyFrom(getattr(plan.command, kind).input)
+    elif (kind := plan.root.WhichOneof("rel_type")) in _SHOWN:
+        shown = getattr(plan.root, kind)
+        wanted.root.limit.input.CopyFrom(shown.input)
+        wanted.root.limit.limit = shown.num_rows + 1  # to see whether there are more
+    else:
+        wanted.root.CopyFrom(plan.root)
+    kinds = {relation.WhichOneof("rel_type") for relation in _relations(wanted)}
+    return wanted if kinds <= _EXPLAINED else None
+
+
+def _relations(message: Any) -> Iterator[Any]:
+    """All relations within a message."""
+    if message.DESCRIPTOR.name == "Relation":
+        yield message
+    for kind, value in message.ListFields():
+        if kind.message_type is not None and not kind.message_type.GetOptions().map_entry:
+            for part in (value,) if hasattr(value, "ListFields") else value:
+                yield from _relations(part)
+
+
+def limit_of(root: PlanNode) -> int | None:
+    """How many rows of the job are enough for this plan; None: it wants all."""
+    found = list(_wanted(root, None))
+    wanted = [rows for rows in found if rows is not None]
+    return max(wanted) if wanted and len(wanted) == len(found) else None
+
+
+def _wanted(node: PlanNode, rows: int | None) -> Iterator[int | None]:
+    """For each place at which the job stands, or may, below a node that is to give ``rows``."""
+    if node.is_job:
+        yield rows
+    elif not node.children:
+        if node.kind not in PLAIN_LEAVES:
+            yield None
+    else:
+        below = _below(node, rows)
+        for child in node.children:
+            yield from _wanted(child, below)
+
+
+def _below(node: PlanNode, rows: int | None) -> int | None:
+    """How many rows the children have to give."""
+    if node.kind == LIMIT:
+        return node.count if rows is None or node.count is None else min(rows, node.count)
+    if node.kind == "LocalLimit":  # Spark has made it of the one above, or it counts by partition
+        return rows
+    if node.kind == OFFSET:
+        return None if rows is None or node.count is None else rows + node.count
+    return rows if node.kind in KEEPS_ROWS else None
