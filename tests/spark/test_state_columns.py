@@ -13,8 +13,7 @@ from headgate.base.checkpoints import TypeShape
 from headgate.base.errors import RecordUnfit
 from headgate.functions.time import Instant
 from headgate.functions.window import TimeWindow
-from headgate.spark.state_table.columns import ArrowColumns, maker
-from headgate.spark.state_table.tables import spark_type
+from headgate.spark.state_table.tables import ArrowColumns, maker, spark_type
 
 UTC = datetime.timezone.utc
 

@@ -131,14 +131,14 @@ class SparkRuntime:
         return BatchMaker(schema)
 
     def streaming_source(self, dataframe: object, name: str) -> Source:
-        from headgate.spark.streaming.frames import streaming_source
+        from headgate.spark.streaming.job_streams import streaming_source
 
         return streaming_source(dataframe, name)
 
     def streaming_frame(
         self, schema: object, name: str, configuration: Mapping[str, str]
     ) -> tuple[Sink, object]:
-        from headgate.spark.streaming.frames import streaming_frame
+        from headgate.spark.streaming.job_streams import streaming_frame
 
         return streaming_frame(schema, name, configuration)
 

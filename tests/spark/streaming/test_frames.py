@@ -11,7 +11,7 @@ from headgate.base.errors import FrameInvalid
 from headgate.connectors.streaming.log_folder import LogFolder
 from headgate.connectors.streaming.stream_log import StreamLog
 from headgate.spark.cluster import SparkCluster
-from headgate.spark.streaming.frames import check_driver, query_checkpoints, spark_address
+from headgate.spark.streaming.job_streams import check_driver, query_checkpoints, spark_address
 from tests.connectors.streaming.kit import attached_input
 
 

@@ -8,8 +8,8 @@ pytest.importorskip("pyspark")
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.streaming.stream_log import StreamLog
 from headgate.spark.streaming import job_streams
+from headgate.spark.streaming.addresses import check_declared
 from headgate.spark.streaming.job_streams import StreamHome
-from headgate.spark.streaming.schemas import check_declared
 from tests.connectors.streaming.kit import attached_input, owner
 
 

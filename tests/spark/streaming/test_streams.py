@@ -21,9 +21,9 @@ from headgate.common import Configuration
 from headgate.datastream import StreamExecutionEnvironment
 from headgate.datastream.connectors import StreamingInput, StreamingOutput
 from headgate.spark import register
-from headgate.spark.streaming import frames, job_streams
+from headgate.spark.streaming import job_streams
 from headgate.spark.streaming.addresses import stream_uri
-from headgate.spark.streaming.frames import FeedingQuery
+from headgate.spark.streaming.job_streams import FeedingQuery
 from tests.connectors.streaming.kit import attached_input
 from tests.spark.streaming.kit import SCHEMA, Files, Query, Taken, until
 
@@ -188,7 +188,7 @@ def test_a_query_whose_checkpoints_spark_cannot_reach_is_refused(spark, tmp_path
     schema = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("value", pa.int64())])
     end = attached_input(tmp_path / "log", schema=schema).stream
     end.frame = spark.readStream.format("rate").load()
-    monkeypatch.setattr(frames, "query_checkpoints", lambda log: "s3a://shop/log/query")
+    monkeypatch.setattr(job_streams, "query_checkpoints", lambda log: "s3a://shop/log/query")
 
     with pytest.raises(StreamUnfit, match="input 'orders': Spark has no file system for s3a://sho"):
         FeedingQuery(end, spark, "j1", pytest.fail, threading.Event())

@@ -23,10 +23,10 @@ from headgate.host.saved_state.loading import SafeLoader, load_classes
 from headgate.host.saved_state.pieces import KeyedPart, PlainPart
 from headgate.host.saved_state.reader import PART_BYTES, SavedOperator, open_state
 from headgate.spark.dataframe.schema import arrow_schema
-from headgate.spark.state_table.columns import ArrowColumns
 from headgate.spark.state_table.tables import (
     KEYED_TABLE,
     OPERATOR_TABLE,
+    ArrowColumns,
     StateTable,
     find_table,
 )

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource
 
 from headgate.base.errors import StreamUnfit
-from headgate.spark.streaming.addresses import stream_log, stream_uri
-from headgate.spark.streaming.schemas import spark_type
+from headgate.spark.streaming.addresses import spark_type, stream_log, stream_uri
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter

@@ -16,8 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from headgate.base.errors import PathUnusable, StreamUnfit
 from headgate.connectors.streaming.stream_log import LogPart, StreamLog
-from headgate.spark.streaming.addresses import stream_log, stream_uri
-from headgate.spark.streaming.schemas import check_columns, spark_schema
+from headgate.spark.streaming.addresses import check_columns, spark_schema, stream_log, stream_uri
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

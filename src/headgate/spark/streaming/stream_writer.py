@@ -27,8 +27,7 @@ from headgate.connectors.streaming.stream_log import (
     part_prefix,
 )
 from headgate.host.driver.job_client import JobNotFound
-from headgate.spark.streaming.addresses import stream_log, stream_uri
-from headgate.spark.streaming.schemas import check_columns
+from headgate.spark.streaming.addresses import check_columns, stream_log, stream_uri
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
