@@ -39,11 +39,11 @@ from headgate.cli.user_program import (
     run_script,
     show_error,
 )
-from headgate.observe.logs import log_settings, set_up_logs
+from headgate.host.files.owned_folder import process_folder
 from headgate.spark.cluster import signal_behind
 from headgate.spark.configuration import check_known, given_settings, set_flags
 from headgate.spark.connect import REMOTE, REMOTE_VARIABLE, TOKEN_VARIABLE, remote_of
-from headgate.spark.job_files import import_root, scratch_folder
+from headgate.spark.job_files import import_root
 from headgate.spark.session import chosen_master, spark_defaults
 
 PROGRESS: Final = "headgate.progress"
@@ -247,7 +247,7 @@ def ship_flags(script: str, flags: Mapping[str, str], without: str) -> dict[str,
             f"those that workers have in --ship-without, or allow more with -D {SHIP_SIZE}=…",
             param_hint="--ship",
         )
-    archive = shipped.pack(Path(scratch_folder()))
+    archive = shipped.pack(Path(process_folder("scratch")))
     packed, seconds = Path(archive).stat().st_size, time.monotonic() - began
     click.echo(
         f"headgate: ships {len(shipped.packages)} packages of {size_text(shipped.size)} to the "

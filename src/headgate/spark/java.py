@@ -12,7 +12,6 @@ The JVM ends when the driver does, because its standard input ends. Law: if anyt
 driver before the JVM answers, the JVM is killed.
 """
 
-import atexit
 import logging
 import os
 import re
@@ -31,7 +30,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.base.errors import JavaMissing
-from headgate.host.files.owned_folder import OwnedFolder
+from headgate.host.files.owned_folder import process_folder
 from headgate.observe.logs import is_not_py4j
 
 KILLED_S: Final = 10.0
@@ -252,9 +251,7 @@ def _ask(java: str, *options: str) -> dict[str, str] | str:
 @lru_cache(maxsize=4)
 def _front(home: Path) -> Path:
     """A Java home that starts `home` without the vector module. It goes when this process ends."""
-    owned = OwnedFolder("java")
-    atexit.register(owned.close)
-    front = owned.path
+    front = Path(process_folder("java"))
     for part in home.iterdir():
         if part.name != "bin":
             (front / part.name).symlink_to(part)

@@ -8,7 +8,6 @@ in PyFlink. Law: however the job ends, the folder is removed and the old directo
 without such files stays where it is.
 """
 
-import atexit
 import hashlib
 import os
 import shutil
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from headgate.api.draft import JobFile
 from headgate.api.program import Program
 from headgate.base.errors import PathUnusable
-from headgate.host.files.owned_folder import OwnedFolder
+from headgate.host.files.owned_folder import OwnedFolder, process_folder
 from headgate.spark.cluster import cluster_of
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _packed(session: "SparkSession", job_file: JobFile) -> PackedFile:
         if not found.exists():
             raise PathUnusable(path, "is not there, so the workers cannot get it")
         if found.is_dir():  # Spark takes no folders
-            target = os.path.join(scratch_folder(), "folder")
+            target = os.path.join(process_folder("scratch"), "folder")
             found, unpack = Path(shutil.make_archive(target, "zip", found)), True
         path = _named_by_content(str(found.resolve()))
     cluster_of(session).add_file(path)
@@ -120,7 +119,7 @@ def _named_by_content(path: str) -> str:
 
 @cache
 def _copied(path: str, name: str) -> str:
-    return shutil.copy(path, os.path.join(scratch_folder(), name))
+    return shutil.copy(path, os.path.join(process_folder("scratch"), name))
 
 
 def _described(requirements: str, folder: str | None) -> tuple[str, str, str | None]:
@@ -137,7 +136,7 @@ def _described(requirements: str, folder: str | None) -> tuple[str, str, str | N
 @cache
 def _installed(requirements: str, text: str, folder: str | None) -> str:
     """An archive of the packages that a file names; only those of the folder, if there is one."""
-    scratch = scratch_folder()
+    scratch = process_folder("scratch")
     target = os.path.join(scratch, "packages")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     command += ["--no-input", "--target", target, "--requirement", requirements]
@@ -173,13 +172,6 @@ def _unpack(source: Path, target: Path, file: PackedFile) -> None:
             packed.extractall(target)
 
 
-def scratch_folder() -> str:
-    """A new folder that is gone with this process."""
-    scratch = OwnedFolder("scratch")
-    atexit.register(scratch.close)
-    return str(scratch.path)
-
-
 def add_python_files(session: "SparkSession", paths: Iterable[str]) -> None:
     """Give all workers these modules, package folders and zips; what they have already stays."""
     for path in paths:
@@ -193,7 +185,7 @@ def add_python_files(session: "SparkSession", paths: Iterable[str]) -> None:
 @cache  # Spark refuses another file with the name of one that it has
 def zipped(folder: str) -> str:
     """A zip of this folder that is there as long as this process, for executors fetch it late."""
-    return zip_folder(Path(folder), Path(scratch_folder()))
+    return zip_folder(Path(folder), Path(process_folder("scratch")))
 
 
 def zip_folder(folder: Path, target: Path) -> str:

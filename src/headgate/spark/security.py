@@ -20,13 +20,12 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from headgate.base.errors import PathUnusable, RunRefused, SessionFailed
+from headgate.host.files.owned_folder import shared_folder
 from headgate.host.net.contact import DriverContact
 from headgate.spark.cluster import cluster_of
-from headgate.spark.job_files import scratch_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,13 +155,8 @@ def _property() -> bytes:
     return bytes.fromhex(text)
 
 
-@cache
-def _folder() -> str:
-    return scratch_folder()
-
-
 def _write(secret: bytes) -> str:
-    path = os.path.join(_folder(), f"{secrets.token_hex(8)}.secret")
+    path = os.path.join(shared_folder("secrets"), f"{secrets.token_hex(8)}.secret")
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(secret)

@@ -18,7 +18,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import pairwise
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import SessionFailed, SparkMissing
 from headgate.base.settings import JobSettings
+from headgate.host.files.owned_folder import shared_folder
 from headgate.spark.class_archive import class_archive, make_at_exit
 from headgate.spark.cluster import LOOPBACK, Slots, cluster_of
 from headgate.spark.connect import (
@@ -44,7 +44,6 @@ from headgate.spark.java import (
     java_start,
     quick_start_options,
 )
-from headgate.spark.job_files import scratch_folder
 from headgate.spark.security import AUTHENTICATE, is_one_process, protected_options
 
 if TYPE_CHECKING:
@@ -201,7 +200,8 @@ def _start(settings: Mapping[str, str], cores: int | None, needed: int) -> "Spar
         options = {**exit_daemon_options(), **options}
     environment = {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": LOOPBACK}
     if "spark.local.dir" not in options and "SPARK_LOCAL_DIRS" not in os.environ:
-        environment["SPARK_LOCAL_DIRS"] = _private_folder()
+        # What Spark puts on disk there, it lets everybody read.
+        environment["SPARK_LOCAL_DIRS"] = shared_folder("spark")
     if remote:
         del options["spark.master"]
         options[REMOTE] = remote
@@ -238,12 +238,6 @@ def _open_remote(settings: Mapping[str, str]) -> "SparkSession | None":
     for notify in on_started:
         notify()
     return session
-
-
-@cache
-def _private_folder() -> str:
-    """For what Spark puts on disk, which it lets everybody read; one for the life of the JVM."""
-    return scratch_folder()
 
 
 def _check_master(master: str) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import headgate
 from headgate.connectors.dataframe.source import DataFrameSource
+from headgate.host.files.owned_folder import shared_folder
 from headgate.spark.dataframe import actions
 from headgate.spark.dataframe.lazy_jobs import lazy_jobs
-from headgate.spark.security import _folder
 from tests.spark.cluster import until
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def left_behind() -> set[str]:
     sources = [source.token for source in gc.get_objects() if type(source) is DataFrameSource]
     return {
         *(lazy.job.job_id for lazy in lazy_jobs._jobs),
-        *os.listdir(_folder()),
+        *os.listdir(shared_folder("secrets")),
         *map(repr, logging.getLogger("headgate").handlers),
         *actions._running,
         *threads,

@@ -35,7 +35,7 @@ def test_a_job_whose_origin_left_no_folder_begins_one(tmp_path):
 
 
 def test_without_a_checkpoint_folder_it_is_private(tmp_path):
-    assert "headgate-scratch" in home("", "j1")
+    assert "headgate-streams" in home("", "j1")
 
 
 def test_the_log_of_a_query_that_ended_with_its_job_is_forgotten(tmp_path):

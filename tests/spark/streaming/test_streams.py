@@ -20,6 +20,7 @@ from headgate.base.errors import (
 from headgate.common import Configuration
 from headgate.datastream import StreamExecutionEnvironment
 from headgate.datastream.connectors import StreamingInput, StreamingOutput
+from headgate.host.files.owned_folder import shared_folder
 from headgate.spark import register
 from headgate.spark.streaming import job_streams
 from headgate.spark.streaming.addresses import stream_uri
@@ -167,7 +168,7 @@ def test_a_query_ends_with_its_job_and_leaves_nothing(spark):
 
 
 def private_logs() -> set[Path]:
-    return set(Path(job_streams._private_folder()).rglob("stream.json"))
+    return set(Path(shared_folder("streams")).rglob("stream.json"))
 
 
 @pytest.mark.spark_smoke

@@ -6,6 +6,7 @@ machine whose lock is free; no link is followed, and of several processes that c
 time one removes each folder. A folder without a mark is left alone.
 """
 
+import atexit
 import fcntl
 import logging
 import os
@@ -16,6 +17,7 @@ import threading
 import time
 from contextlib import suppress
 from errno import EACCES, EAGAIN
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -94,6 +96,19 @@ class OwnedFolder:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def process_folder(kind: str) -> str:
+    """The path of a new folder that goes with this process."""
+    folder = OwnedFolder(kind)
+    atexit.register(folder.close)
+    return str(folder.path)
+
+
+@cache
+def shared_folder(kind: str) -> str:
+    """The path of the one folder that this process has for a purpose."""
+    return process_folder(kind)
 
 
 def _is_locked(descriptor: int) -> bool:

@@ -6,7 +6,6 @@ small file named after the process in a folder of the driver, which reads it onc
 at most a moment, and an unknown end gives no text.
 """
 
-import atexit
 import logging
 import os
 import signal
@@ -17,7 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from headgate.host.checkpoints.snapshot_writer import WRITER_NAMES
-from headgate.host.files.owned_folder import OwnedFolder
+from headgate.host.files.owned_folder import process_folder
 from headgate.host.shipping.failures import where_is
 from headgate.host.worker.stack_sampler import SAMPLER_THREAD
 
@@ -70,9 +69,7 @@ def abandon(what: str, threads: list[threading.Thread], may_exit: bool) -> None:
 def exits_folder() -> str:
     """Where exits of the workers of this driver are noted; gone with it."""
     if not _folders:
-        folder = OwnedFolder("exits")
-        atexit.register(folder.close)
-        _folders.append(str(folder.path))
+        _folders.append(process_folder("exits"))
     return _folders[0]
 
 

@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -42,10 +41,10 @@ from headgate.connectors.streaming.stream_log import (
     process_since,
     this_host,
 )
+from headgate.host.files.owned_folder import shared_folder
 from headgate.spark import register
 from headgate.spark.cluster import SparkCluster, cluster_of
 from headgate.spark.dataframe.schema import TypeUnknown, check_types, read_schema, row_shape
-from headgate.spark.job_files import scratch_folder
 from headgate.spark.session import find_session
 from headgate.spark.streaming.addresses import REFERENCE, check_declared
 
@@ -100,7 +99,7 @@ def streaming_frame(
     row_shape(session, kind)  # what is wrong with it is said now
     register(session)
     sink = StreamingOutput(name, kind)
-    sink.stream.reference = os.path.join(_references(), secrets.token_hex(8))
+    sink.stream.reference = os.path.join(shared_folder("references"), secrets.token_hex(8))
     reader = session.readStream.format("headgate").option(REFERENCE, sink.stream.reference)
     return sink, reader.schema(kind).load()
 
@@ -114,11 +113,6 @@ def check_driver(cluster: SparkCluster, name: str) -> None:
             f"read it with spark.readStream.format('headgate').load(…)",
             "to_streaming_dataframe()",
         )
-
-
-@cache
-def _references() -> str:
-    return scratch_folder()
 
 
 class FeedingQuery:
@@ -379,7 +373,8 @@ def check_place(ends: Iterable[StreamEnd], folder: str, is_local: bool) -> None:
 
 def _home(place: StreamHome) -> LogFolder:
     if not place.folder:
-        return LogFolder(_private_folder()).below(place.job_id)
+        # It lives as long as the process: queries may read the rest after a job's end.
+        return LogFolder(shared_folder("streams")).below(place.job_id)
     folder = LogFolder(place.folder).below(STREAMS)
     if place.origin and place.origin != place.job_id:
         home = _linked(folder, place.origin)
@@ -395,12 +390,6 @@ def _linked(folder: LogFolder, job: str) -> str:
     """The job whose folder another one goes on with."""
     data = folder.read(f"{job}/{HOME}")
     return job if data is None else msgspec.json.decode(data, type=str)
-
-
-@cache
-def _private_folder() -> str:
-    """One for the life of the process: queries may read the rest after a job's end."""
-    return scratch_folder()
 
 
 def _forget_ended(uri: str) -> None:
