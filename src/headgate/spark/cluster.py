@@ -9,10 +9,11 @@ import re
 import socket
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import SessionFailed
 from headgate.spark.executors import (
@@ -51,64 +52,79 @@ class Slots:
         return max(0, self.total - self.busy)
 
 
-class SparkCluster(Protocol):
+class SparkCluster(ABC):
     """What a job needs of the session that it runs in; methods are thread-safe."""
 
     @property
+    @abstractmethod
     def master(self) -> str:
         """Where Spark runs, as in ``spark.master``."""
 
     @property
+    @abstractmethod
     def is_local(self) -> bool:
         """Whether all workers run on this machine, and find the files and modules of this one."""
 
     @property
+    @abstractmethod
     def is_own(self) -> bool:
         """Whether they also belong to this process: its user's, with its standard error."""
 
     @property
+    @abstractmethod
     def is_driven_here(self) -> bool:
         """Whether Spark's driver is on this machine, and finds the files of this process."""
 
     @property
+    @abstractmethod
     def application_id(self) -> str:
         """Of the application, or of the session within an application of several users."""
 
     @property
     def open_channel(self) -> str:
-        """The address of a server whose channel from here is not encrypted; nothing: there is none.
+        """The address of a server whose channel from here is not encrypted; empty: there is none.
 
         Functions and their secrets travel through it.
         """
+        return ""
 
     @property
     def python(self) -> str:
         """The Python of the workers; nothing: Spark does not say."""
+        return ""
 
     @property
+    @abstractmethod
     def default_parallelism(self) -> int:
         """The number of partitions that Spark makes if nobody says how many."""
 
     @property
+    @abstractmethod
     def is_dynamic(self) -> bool:
         """Whether Spark adds and removes executors of a cluster while stages run."""
 
     @property
     def java(self) -> Any:
         """Java's packages, as Py4J shows them; None: no Java belongs to this process."""
+        return None
 
+    @abstractmethod
     def configuration(self) -> Mapping[str, str]:
         """What was set, without Spark's defaults."""
 
+    @abstractmethod
     def is_stopped(self) -> bool:
         """Whether it can run nothing any more."""
 
     def absence(self) -> str:
         """Why nothing that runs there can go on, in words; nothing: Spark is there."""
+        return ""
 
+    @abstractmethod
     def give_up(self) -> None:
         """A job has failed: let go of a Spark that is gone. Never raises."""
 
+    @abstractmethod
     def slots(self, profile: object | None = None) -> Slots:
         """How many barrier tasks fit into the executors as they are now, and how many run.
 
@@ -116,6 +132,7 @@ class SparkCluster(Protocol):
         Spark has stopped.
         """
 
+    @abstractmethod
     def allocate(self, count: int, is_over: Callable[[], bool] = lambda: False) -> None:
         """Let Spark start executors until so many slots are free, or no more of them come.
 
@@ -124,7 +141,9 @@ class SparkCluster(Protocol):
 
     def barriers_allowed(self) -> AbstractContextManager[None]:
         """Within it, Spark creates barrier stages, also if it allocates executors dynamically."""
+        return nullcontext()
 
+    @abstractmethod
     def adopted_profile(self, profile: object) -> object | None:
         """A resource profile of a job, ready for its stages; raises PlanInvalid.
 
@@ -132,31 +151,39 @@ class SparkCluster(Protocol):
         """
 
     def running_tasks(self, group: str) -> int:
-        """How many tasks of a job group run now. Raises whatever stands against the question."""
+        """How many tasks of a job group run now; 0 where Spark does not say. Raises any error."""
+        return 0
 
+    @abstractmethod
     def query_stages(self) -> list[QueryStage]:
         """Those of queries that run or wait for slots. Raises whatever stands against it."""
 
+    @abstractmethod
     def driver_hosts(self) -> tuple[str, str]:
         """Where this process listens for workers, and the address that they are told."""
 
+    @abstractmethod
     def thread(
         self, target: Callable[..., None], name: str, args: tuple[Any, ...] = ()
     ) -> threading.Thread:
         """A thread that takes this one's job group, tags and pool over to Spark; not started."""
 
+    @abstractmethod
     def begin_group(self, group: str, description: str) -> None:
         """Spark jobs that this thread starts from now on belong to the group."""
 
+    @abstractmethod
     def cancel_group(self, group: str) -> None:
         """End its Spark jobs, and their tasks. Raises whatever stands against it.
 
         SessionFailed: nobody is there who could.
         """
 
+    @abstractmethod
     def cancel_stage(self, stage: str, reason: str) -> None:
         """End one stage, as ``stage_of_task`` names it. Raises whatever stands against it."""
 
+    @abstractmethod
     def run_barrier(
         self,
         function: Callable[[Iterable[Any]], Iterator[Any]],
@@ -171,13 +198,17 @@ class SparkCluster(Protocol):
 
     def hides_property(self, key: str) -> bool:
         """Whether this local property reaches tasks, and stays out of Spark's event log."""
+        return False
 
     def set_property(self, key: str, text: str) -> None:
         """A local property of the Spark jobs that this thread starts from now on."""
+        raise AssertionError(f"this session has no local properties, and {key} is none")
 
+    @abstractmethod
     def add_file(self, path: str) -> None:
         """For all workers: ``SparkFiles`` has it there by its name."""
 
+    @abstractmethod
     def add_python_file(self, path: str) -> None:
         """For all workers: a module, zip, egg or wheel on their module path."""
 
@@ -222,7 +253,7 @@ def drop_java_call() -> None:
             opened.shutdown(socket.SHUT_RDWR)
 
 
-class ClassicCluster:
+class ClassicCluster(SparkCluster):
     """Behind a session whose SparkContext lives in this process; see ``SparkCluster``."""
 
     def __init__(self, session: "SparkSession") -> None:
@@ -247,10 +278,6 @@ class ClassicCluster:
     @property
     def application_id(self) -> str:
         return str(self._context.applicationId)
-
-    @property
-    def open_channel(self) -> str:
-        return ""
 
     @property
     def python(self) -> str:
@@ -280,12 +307,8 @@ class ClassicCluster:
         except (Py4JError, OSError):  # the JVM is gone
             return True
 
-    def absence(self) -> str:
-        """Its tasks and jobs end with it, and say so themselves."""
-        return ""
-
     def give_up(self) -> None:
-        pass
+        """Tasks and jobs of a classic session end with it."""
 
     def slots(self, profile: object | None = None) -> Slots:
         context, java = self._context, getattr(profile, "_java_resource_profile", None)

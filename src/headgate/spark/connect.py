@@ -16,7 +16,7 @@ import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 from headgate.base.errors import PathUnusable, PlanInvalid, SessionFailed
 from headgate.base.extras import install_command
 from headgate.base.redaction import HIDDEN
-from headgate.spark.cluster import LOOPBACK, Slots
+from headgate.spark.cluster import LOOPBACK, Slots, SparkCluster
 from headgate.spark.connect_operations import running_operations
 from headgate.spark.executors import DYNAMIC, QueryStage
 
@@ -137,7 +137,7 @@ def operation_of(tags: str | None) -> str:
     return found[1] if found else ""
 
 
-class ConnectCluster:
+class ConnectCluster(SparkCluster):
     """Behind a session of Spark Connect; see ``SparkCluster``."""
 
     def __init__(self, session: "SparkSession") -> None:
@@ -166,10 +166,6 @@ class ConnectCluster:
         return str(self._session.session_id)
 
     @property
-    def python(self) -> str:
-        return ""
-
-    @property
     def default_parallelism(self) -> int:
         plan = self._session.sql(_PLAN).collect()[0][0]
         found = _SPLITS.search(str(plan))
@@ -185,10 +181,6 @@ class ConnectCluster:
     def is_dynamic(self) -> bool:
         conf = self.configuration()
         return not self.is_local and conf.get(DYNAMIC, "false").lower() == "true"
-
-    @property
-    def java(self) -> Any:
-        return None
 
     @property
     def open_channel(self) -> str:
@@ -225,9 +217,6 @@ class ConnectCluster:
             f"with --conf {DYNAMIC}=false, and with as many executors as jobs need"
         )
 
-    def barriers_allowed(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
     def adopted_profile(self, profile: object) -> object | None:
         raise PlanInvalid(
             "a session of Spark Connect runs no job with a resource profile; use a classic "
@@ -243,10 +232,6 @@ class ConnectCluster:
         conf = self.configuration()
         cpus = int(conf.get("spark.task.cpus", "1"))
         return Slots(self._cores(conf) // cpus, 0, tells_busy=False)
-
-    def running_tasks(self, group: str) -> int:
-        """Connect does not say."""
-        return 0
 
     def query_stages(self) -> list[QueryStage]:
         """Operations of this session; Connect does not tell their stages."""
@@ -310,13 +295,6 @@ class ConnectCluster:
         rows = self._session.range(0, count, 1, count)
         stage = rows.mapInArrow(_barrier_function(function), "item string", barrier=True)
         return [json.loads(row[0]) for row in stage.collect()]
-
-    def hides_property(self, key: str) -> bool:
-        """Connect has no local properties."""
-        return False
-
-    def set_property(self, key: str, text: str) -> None:
-        raise AssertionError(f"Spark Connect has no local properties, and {key} is none")
 
     def add_file(self, path: str) -> None:
         self._add(path, file=True)

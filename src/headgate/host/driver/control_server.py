@@ -9,13 +9,12 @@ there is no thread and no socket left. Callbacks come from the server's threads.
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from headgate.base.errors import HeadgateError, RunRefused, SettingsInvalid
-from headgate.base.inspections import Question
-from headgate.base.job_records import LogLine
 from headgate.base.messages import (
     Address,
     ControlTimes,
@@ -23,19 +22,19 @@ from headgate.base.messages import (
     Refused,
     Register,
     StateLineOpened,
-    TaskFigures,
     TaskManagerFailed,
 )
 from headgate.base.settings import ExchangeSettings, StateSettings
 from headgate.control.deployment import RunPlan
-from headgate.control.effects import Outcome
 from headgate.core.chain.log_facts import log_always_with
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.control_peer import ControlPeer
 from headgate.host.driver.driver_run import (
     DriverRun,
     OnEnded,
+    OnLogged,
     OnMetrics,
+    RunHost,
     RunKey,
     call_safely,
 )
@@ -56,7 +55,6 @@ MakePlan = Callable[[RunKey], RunPlan]
 """Plans a run; ``RunPlan.run`` is ``str(key)``."""
 OnBegun = Callable[[DriverRun], None]
 """A task manager has begun a run; on the thread of its connection."""
-OnLogged = Callable[[Sequence[LogLine]], None]
 
 
 @dataclass(slots=True)
@@ -83,28 +81,6 @@ class _Job:
         plan = self.make_plan(key)
         assert plan.run == str(key), f"plan {plan.run} for run {key}"
         return key, plan
-
-
-@dataclass(frozen=True, slots=True)
-class _RunHost:
-    """See ``RunHost``."""
-
-    nudge: Callable[[], None]
-    entry: _Job
-    job: str
-    stage: str
-
-    def replan(self) -> tuple[RunKey, RunPlan]:
-        return self.entry.plan(self.job, self.stage)
-
-    def ended(self, key: RunKey, outcome: Outcome) -> None:
-        self.entry.on_ended(key, outcome)
-
-    def measured(self, key: RunKey, figures: Sequence[TaskFigures]) -> None:
-        self.entry.on_metrics(key, figures)
-
-    def logged(self, lines: Sequence[LogLine]) -> None:
-        self.entry.on_logged(lines)
 
 
 class ControlServer:
@@ -367,7 +343,8 @@ class ControlServer:
         if not entry.lazy:  # task managers of earlier stages are refused from now on
             entry.runs.clear()
         key, plan = entry.plan(job, stage)
-        host = _RunHost(self._nudged.set, entry, job, stage)
+        replan = partial(entry.plan, job, stage)
+        host = RunHost(self._nudged.set, replan, entry.on_ended, entry.on_metrics, entry.on_logged)
         run = DriverRun(key, plan, entry.times, host, entry.keeper)
         entry.runs[stage] = run
         with self._lock:

@@ -6,11 +6,11 @@ are called without the lock. Everybody who asks for a savepoint or an inspection
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import structs
 
@@ -85,25 +85,23 @@ class RunKey:
 
 OnEnded: TypeAlias = Callable[[RunKey, Outcome], None]
 OnMetrics: TypeAlias = Callable[[RunKey, Sequence[TaskFigures]], None]
+OnLogged: TypeAlias = Callable[[Sequence[LogLine]], None]
 
 
-class RunHost(Protocol):
-    """What a run needs of its server."""
+@dataclass(frozen=True, slots=True)
+class RunHost:
+    """What a run calls of its server; all but ``nudge`` are called without a lock."""
 
-    def nudge(self) -> None:
-        """The next deadline may have changed."""
-
-    def replan(self) -> tuple[RunKey, RunPlan]:
-        """Plan the next attempt of the run; raises if there can be none."""
-
-    def ended(self, key: RunKey, outcome: Outcome) -> None:
-        """The run is over."""
-
-    def measured(self, key: RunKey, figures: Sequence[TaskFigures]) -> None:
-        """Tasks of the run have sent metrics."""
-
-    def logged(self, lines: Sequence[LogLine]) -> None:
-        """A task manager has sent lines of its log."""
+    nudge: Callable[[], None]
+    """The next deadline may have changed."""
+    replan: Callable[[], tuple[RunKey, RunPlan]]
+    """Plans the next attempt of the run; raises if there can be none."""
+    ended: OnEnded
+    """The run is over."""
+    measured: OnMetrics
+    """Tasks of the run have sent metrics."""
+    logged: OnLogged
+    """A task manager has sent lines of its log."""
 
 
 class DriverRun:
@@ -303,8 +301,7 @@ class DriverRun:
             has_older = opened.slot in self._lines  # it is lost, and its thread does not know yet
             calls = self._inspections.line_lost(opened.slot) if has_older else []
             self._lines[opened.slot] = line
-        for call in calls:
-            call_safely(call)
+        _make(calls)
         return True
 
     def line_lost(self, slot: int, line: ControlPeer) -> None:
@@ -314,8 +311,7 @@ class DriverRun:
                 return
             del self._lines[slot]
             calls = self._inspections.line_lost(slot)
-        for call in calls:
-            call_safely(call)
+        _make(calls)
 
     def unfit(self, slot: int, failure: Failure) -> None:
         """The task manager of a slot could not start."""
@@ -341,8 +337,7 @@ class DriverRun:
             case Inspected():
                 with self._lock:
                     calls = self._inspections.answered(message)
-                for call in calls:
-                    call_safely(call)
+                _make(calls)
             case Logged(_, lines):  # of any run: what was logged is true
                 call_safely(self._host.logged, lines)
             case Metrics(run, figures, process) if run == str(self.key):
@@ -364,8 +359,7 @@ class DriverRun:
 
         unanswered: list[Callable[[], None]] = []
         self._tell(gone)
-        for call in unanswered:
-            call_safely(call)
+        _make(unanswered)
 
     def supersede(self, slot: int) -> None:
         self._tell(lambda: self._machine.superseded(slot, now_ms()))
@@ -392,8 +386,7 @@ class DriverRun:
         with self._lock:
             late = self._inspections.tick(now)
             deadline = self._machine.next_deadline_ms or self._linger_until_ms
-        for call in late:
-            call_safely(call)
+        _make(late)
         if deadline is None or deadline > now:
             return
         if self._linger_until_ms is not None:
@@ -416,8 +409,7 @@ class DriverRun:
             if not (state := self._machine.state).has_ended:
                 self.records.reached(state)
         self._host.nudge()
-        for call in calls:
-            call_safely(call)
+        _make(calls)
 
     def _carry_out(self, effect: Effect) -> list[Callable[[], None]]:
         """Under the lock, so that effects stay in order; returns what to call without it."""
@@ -471,8 +463,7 @@ class DriverRun:
         with self._lock:
             self._ended.set()
             listeners, self._listeners = self._listeners, []
-        for call in listeners:
-            call_safely(call)
+        _make(listeners)
         call_safely(self._host.ended, self.key, outcome)
 
     # On the threads of enumerators (``DiscoveryListener``).
@@ -544,6 +535,11 @@ def call_safely(callback: Callable[..., None], *arguments: object) -> None:
         callback(*arguments)
     except Exception:
         log.exception("a callback of the control server failed")
+
+
+def _make(calls: Iterable[Callable[[], None]]) -> None:
+    for call in calls:
+        call_safely(call)
 
 
 class SavepointFutures:

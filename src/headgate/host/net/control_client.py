@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -62,6 +62,25 @@ class ProvenConnection:
     reader: FrameReader
     writer: FrameWriter
 
+    def received(self) -> "Iterator[ToTaskManager]":
+        """The driver's messages that have come, without waiting.
+
+        Raises PeerBrokeProtocol, or OSError when the connection has ended.
+        """
+        is_more = True
+        while is_more:
+            try:
+                data = self.socket.recv(CHUNK_BYTES)
+            except BlockingIOError:
+                is_more = False
+            else:
+                if not data:
+                    raise ConnectionError("it closed the connection")
+                self.reader.received(data)
+                is_more = has_pending(self.socket)
+            while (message := self.reader.next(TO_TASK_MANAGER)) is not None:
+                yield message
+
 
 class ControlConnection:
     """A proven connection to the driver."""
@@ -76,8 +95,8 @@ class ControlConnection:
         self._times = contact.times
         self._deliver = deliver
         self._unheard = unheard
-        proven = connect_and_prove(contact)
-        self._socket, self._reader, self._writer = proven.socket, proven.reader, proven.writer
+        self._driver = connect_and_prove(contact)
+        self._socket = self._driver.socket
         self.local_host: str = self._socket.getsockname()[0]
         self._outgoing: deque[memoryview] = deque()
         self._lock = threading.Lock()  # frames must be sent in the order they were sealed
@@ -98,7 +117,7 @@ class ControlConnection:
     def send(self, message: ToDriver) -> None:
         """From any thread; never waits. Without effect after the end of the connection."""
         with self._lock:
-            self._outgoing.append(memoryview(self._writer.encode(message)))
+            self._outgoing.append(memoryview(self._driver.writer.encode(message)))
         self._wake()
 
     def heard(self) -> None:
@@ -151,7 +170,9 @@ class ControlConnection:
                 selector.modify(self._socket, _READ | writes)
                 ready = selector.select(min(interval_s, FLUSH_S) / 2)
                 if any(key.fileobj is self._socket and mask & _READ for key, mask in ready):
-                    self._read()
+                    for message in self._driver.received():
+                        if not isinstance(message, Heartbeat):
+                            self._deliver(message)
                     heard_at = time.monotonic()
                 elif time.monotonic() - heard_at >= timeout_s:
                     raise TimeoutError(f"nothing was heard from it for {timeout_s:g} s")
@@ -176,21 +197,6 @@ class ControlConnection:
                 if rest:
                     self._outgoing.appendleft(rest)
         return wrote
-
-    def _read(self) -> None:
-        is_more = True
-        while is_more:
-            try:
-                data = self._socket.recv(CHUNK_BYTES)
-            except BlockingIOError:
-                return
-            if not data:
-                raise ConnectionError("it closed the connection")
-            self._reader.received(data)
-            while (message := self._reader.next(TO_TASK_MANAGER)) is not None:
-                if not isinstance(message, Heartbeat):
-                    self._deliver(message)
-            is_more = has_pending(self._socket)
 
 
 def connect_and_prove(contact: DriverContact) -> ProvenConnection:

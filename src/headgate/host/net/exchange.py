@@ -40,7 +40,7 @@ from headgate.host.files.partition_files import PartitionFiles
 from headgate.host.net.baton import Baton, Turn
 from headgate.host.net.connection import Connection, Server, UnprovenConnections, connect
 from headgate.host.net.loop import Loop, now_ms
-from headgate.host.net.runner import SLICE_MS, Runner, Stepper, TaskThread
+from headgate.host.net.runner import SLICE_MS, Runner, Stepper, TaskThread, waited_ns
 from headgate.host.net.throttled_log import ThrottledLog
 from headgate.host.net.transport import Tls
 
@@ -48,11 +48,11 @@ log = logging.getLogger(__name__)
 
 TICK_MS: Final = 1000.0
 RUNNABLE_MS: Final = 50.0
-RUNNABLE_COSTS: Final = 50
-"""So many times as long as it takes to ask all threads nobody asks again."""
-RUNNABLE_MOST_MS: Final = 1000.0
-SCHEDSTAT_BYTES: Final = 128
 """How long threads wait for cores is looked up no more often than this."""
+RUNNABLE_COSTS: Final = 50
+"""The pause until the next look-up, in durations of the last one."""
+RUNNABLE_MOST_MS: Final = 1000.0
+"""The longest such pause."""
 CANCEL_S: Final = 30.0
 """How long a cancelled task may take to return from the user's code; then it is abandoned."""
 
@@ -319,18 +319,10 @@ def _runnable_ms() -> float:
         return 0.0
     for thread in threads:
         try:
-            total += _waited_ns(f"/proc/self/task/{thread}/schedstat")
+            total += waited_ns(thread)
         except (OSError, ValueError, IndexError):  # the thread has just ended
             continue
     return total / 1e6
-
-
-def _waited_ns(path: str) -> int:
-    file = os.open(path, os.O_RDONLY)  # a file object would take three times as long
-    try:
-        return int(os.read(file, SCHEDSTAT_BYTES).split()[1])
-    finally:
-        os.close(file)
 
 
 def _tick_ms(settings: ExchangeSettings) -> float:

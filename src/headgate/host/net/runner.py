@@ -6,9 +6,11 @@ nothing to do it waits in the network itself, or parks if another thread wants t
 """
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Final, Protocol
 
@@ -22,6 +24,7 @@ log = logging.getLogger(__name__)
 
 POLL_EVERY_MS: Final = 0.5
 SLICE_MS: Final = 1.0
+SCHEDSTAT_BYTES: Final = 128
 
 
 class Stepper(Protocol):
@@ -169,12 +172,8 @@ class Runner:
     @property
     def runnable_ms(self) -> float:
         """How long the thread has waited for a core; 0 where the platform does not tell."""
-        path = f"/proc/self/task/{self.thread.native_id}/schedstat"
-        try:
-            with open(path, encoding="ascii") as file:
-                self._runnable_ms = int(file.read().split()[1]) / 1e6
-        except (OSError, ValueError, IndexError):  # not Linux, or the thread has ended
-            pass
+        with suppress(OSError, ValueError, IndexError):  # not Linux, or the thread has ended
+            self._runnable_ms = waited_ns(str(self.thread.native_id)) / 1e6
         return self._runnable_ms
 
     def _run(self) -> None:
@@ -233,6 +232,15 @@ class Runner:
                 baton.yield_to_others(task_thread.turn)
                 slice_start = polled = now_ms()
         raise TaskCancelled(f"task {self.task.name} was cancelled")
+
+
+def waited_ns(thread: str) -> int:
+    """How long a thread of this process has waited for a core, by its number in the system."""
+    file = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY)  # thrice as fast as open()
+    try:
+        return int(os.read(file, SCHEDSTAT_BYTES).split()[1])
+    finally:
+        os.close(file)
 
 
 class BatonLoan(Loan):

@@ -12,13 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from headgate.base.checkpoints import CheckpointKind, Metadata, Piece
+from headgate.base.checkpoints import CheckpointKind, Piece
 from headgate.base.elements import Key, Record
 from headgate.core.chain.keyed_context import EVENT_TIME
 from headgate.core.chain.snapshots import unpack_parts
 from headgate.core.operators.source_splits import saved_splits
 from headgate.core.state.cursor import Namespace
-from headgate.core.state.keys import groups_of
 from headgate.core.state.operator_state import BROADCAST, is_states, read_states
 from headgate.core.state.snapshot import (
     EVENT_TIMER,
@@ -33,7 +32,6 @@ from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.location import CheckpointLocation, known_location
 from headgate.host.checkpoints.piece_reader import PieceReader
 from headgate.host.checkpoints.restoring import StoredDatabaseFiles
-from headgate.plan.recorded_job import RecordedOperator
 
 TIMERS: Final = (EVENT_TIMER, PROCESSING_TIMER)
 """Kinds of entries that are no state."""
@@ -182,46 +180,3 @@ class PlainPart:
                 yield from plain_rows(reader.read(self.plain), self.subtask, load)
             if self.source is not None:
                 yield from split_rows(reader.read(self.source), self.subtask, load)
-
-
-def address_of(location: CheckpointLocation, metadata: Metadata) -> CheckpointAddress:
-    """Where a checkpoint is that was opened here."""
-    return CheckpointAddress(location.own.uri, metadata.kind, metadata.checkpoint)
-
-
-def plain_parts_of(operator: RecordedOperator, address: CheckpointAddress) -> list[PlainPart]:
-    """One for each task that has left something."""
-    return [
-        PlainPart(address, subtask, state.plain, state.source)
-        for subtask, state in enumerate(operator.states)
-        if state.plain is not None or state.source is not None
-    ]
-
-
-def parts_of(
-    operator: RecordedOperator, address: CheckpointAddress, part_bytes: int
-) -> list[KeyedPart]:
-    """All parts of an operator; those of key groups have about ``part_bytes`` or more."""
-    vertex = operator.vertex
-    groups_left: list[tuple[int, Piece]] = []
-    databases: list[KeyedPart] = []
-    for subtask, state in enumerate(operator.states):
-        groups_left += state.keyed.items()
-        if state.files:
-            held = groups_of(subtask, vertex.parallelism, vertex.max_parallelism)
-            databases.append(
-                KeyedPart(address, vertex.max_parallelism, {}, dict(state.files), held)
-            )
-    groups_left.sort(key=lambda item: (item[1].path, item[1].offset))
-    parts: list[KeyedPart] = []
-    chosen: dict[int, Piece] = {}
-    size = 0
-    for group, piece in groups_left:
-        chosen[group] = piece
-        size += piece.length
-        if size >= part_bytes:
-            parts.append(KeyedPart(address, vertex.max_parallelism, chosen))
-            chosen, size = {}, 0
-    if chosen:
-        parts.append(KeyedPart(address, vertex.max_parallelism, chosen))
-    return [*parts, *databases]

@@ -24,21 +24,20 @@ from headgate.base.errors import StateUnknown
 from headgate.base.recovery_settings import CheckpointSettings
 from headgate.core.chain.keyed_context import KEYS
 from headgate.core.state.cursor import Namespace, seen
+from headgate.core.state.keys import groups_of
 from headgate.core.state.snapshot import TTL, Entry, Load
 from headgate.host.checkpoints.location import CheckpointLocation, resolve
 from headgate.host.checkpoints.metadata import checkpoint_key
 from headgate.host.saved_state.loading import SafeLoader, load_classes
 from headgate.host.saved_state.pieces import (
     TIMERS,
+    CheckpointAddress,
     KeyedPart,
     KeyedRow,
     OperatorRow,
     PlainPart,
     TimerRow,
-    address_of,
     keyed_row,
-    parts_of,
-    plain_parts_of,
     timer_row,
 )
 from headgate.plan.recorded_job import RecordedJob, RecordedOperator
@@ -122,12 +121,39 @@ class SavedOperator:
         return self._shape(state, KEYED) or self._shape(state, WINDOWED)
 
     def parts(self, part_bytes: int = PART_BYTES) -> list[KeyedPart]:
-        """The keyed state and the timers in parts that other processes can read."""
-        return parts_of(self._recorded, self._saved.address, part_bytes)
+        """The keyed state and the timers in parts that other processes can read.
+
+        Those of key groups have about ``part_bytes`` or more.
+        """
+        address, max_parallelism = self._saved.address, self.max_parallelism
+        groups_left: list[tuple[int, Piece]] = []
+        databases: list[KeyedPart] = []
+        for subtask, state in enumerate(self._recorded.states):
+            groups_left += state.keyed.items()
+            if state.files:
+                held = groups_of(subtask, self.parallelism, max_parallelism)
+                databases.append(KeyedPart(address, max_parallelism, {}, dict(state.files), held))
+        groups_left.sort(key=lambda item: (item[1].path, item[1].offset))
+        parts: list[KeyedPart] = []
+        chosen: dict[int, Piece] = {}
+        size = 0
+        for group, piece in groups_left:
+            chosen[group] = piece
+            size += piece.length
+            if size >= part_bytes:
+                parts.append(KeyedPart(address, max_parallelism, chosen))
+                chosen, size = {}, 0
+        if chosen:
+            parts.append(KeyedPart(address, max_parallelism, chosen))
+        return [*parts, *databases]
 
     def plain_parts(self) -> list[PlainPart]:
         """What it keeps without keys in parts, one for each task."""
-        return plain_parts_of(self._recorded, self._saved.address)
+        return [
+            PlainPart(self._saved.address, subtask, state.plain, state.source)
+            for subtask, state in enumerate(self._recorded.states)
+            if state.plain is not None or state.source is not None
+        ]
 
     def entries(self) -> Iterator[tuple[int, int, list[Entry]]]:
         """Everything by key, a few entries at a time: key group, bytes, entries."""
@@ -204,7 +230,7 @@ class SavedState:
         self.location = location
         self.metadata = metadata
         self.load = load
-        self.address = address_of(location, metadata)
+        self.address = CheckpointAddress(location.own.uri, metadata.kind, metadata.checkpoint)
         recorded = RecordedJob(metadata)
         self.operators = [SavedOperator(self, each) for each in recorded.operators.values()]
 

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -67,8 +68,8 @@ def write_savepoint(
     _check_uids(operators, found, remove)
     _check_groups(operators, max_parallelism)
     try:
-        with _Writers(location, digests=signing is not None) as writers:
-            writer = _SavepointWriter(writers, found, operators, frozenset(remove))
+        with ExitStack() as files:  # one for each task: all are closed, or none is left
+            writer = _SavepointWriter(location, files, found, operators, frozenset(remove))
             tasks = [*writer.copied(), *writer.made(max_parallelism)]
         complete(location, _metadata(found, tasks, name))
     except BaseException:
@@ -110,39 +111,25 @@ def _check_groups(operators: Sequence[OperatorChanges], max_parallelism: int) ->
             raise StateUnfit(uid, "", problem)
 
 
-class _Writers:
-    """A file for each task of the savepoint; all are closed, or none is left."""
-
-    def __init__(self, location: CheckpointLocation, digests: bool) -> None:
-        self._location = location
-        self._digests = digests
-        self._end = ExitStack()
-
-    def task(self, vertex: int, subtask: int) -> PartWriter:
-        name = part_name(vertex, subtask, 0)
-        writer = PartWriter(self._location, name, digests=self._digests)
-        self._end.push(writer)
-        return writer
-
-    def __enter__(self) -> "_Writers":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._end.__exit__(*error)  # type: ignore[arg-type]
-
-
 class _SavepointWriter:
     def __init__(
         self,
-        writers: _Writers,
+        location: CheckpointLocation,
+        files: ExitStack,
         base: SavedState | None,
         operators: Sequence[OperatorChanges],
         removed: frozenset[str],
     ) -> None:
-        self._writers = writers
+        self._location = location
+        self._files = files
         self._base = base
         self._changes = {changes.uid: changes for changes in operators}
         self._removed = removed
+
+    def _task(self, vertex: int, subtask: int) -> PartWriter:
+        name = part_name(vertex, subtask, 0)
+        digests = self._location.own.signing is not None
+        return self._files.enter_context(PartWriter(self._location, name, digests=digests))
 
     def copied(self) -> Iterator[SubtaskState]:
         """The tasks of the base, with what is changed."""
@@ -158,7 +145,7 @@ class _SavepointWriter:
             }
             reader = end.enter_context(PieceReader(base.location))
             for task in base.metadata.tasks:
-                writer = self._writers.task(task.vertex, task.subtask)
+                writer = self._task(task.vertex, task.subtask)
                 states = [
                     self._operator(state, task, merges, reader, writer) for state in task.operators
                 ]
@@ -176,7 +163,7 @@ class _SavepointWriter:
         if state.uid in self._removed:
             return OperatorState(state.uid, state.name)
         merge = merges.get(state.uid)
-        keep = _Copier(reader, writer)
+        keep = partial(_copied, reader=reader, writer=writer)
         if merge is None:
             keyed = {group: keep(piece) for group, piece in state.keyed.items()}
             files = {name: keep(piece) for name, piece in state.files.items()}
@@ -210,7 +197,7 @@ class _SavepointWriter:
             own = changes.max_parallelism
             groups = max_parallelism if own is None else own
             with OperatorMerge(changes, None, groups) as merge:
-                writer = self._writers.task(vertex, 0)
+                writer = self._task(vertex, 0)
                 empty = OperatorState(uid, changes.name or uid)
                 keyed, _ = merge.keyed(empty, range(groups), None, writer)
                 plain, is_own = merge.plain(empty, 0, 1, None, writer)
@@ -220,20 +207,14 @@ class _SavepointWriter:
             yield SubtaskState(task_id(vertex, 0), vertex, 0, 1, groups, (state,))
 
 
-class _Copier:
-    """Copies pieces, whose checksums are compared on the way."""
-
-    def __init__(self, reader: PieceReader, writer: PartWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    def __call__(self, piece: Piece) -> Piece:
-        return self._writer.append(self._reader.read(piece))
+def _copied(piece: Piece, reader: PieceReader, writer: PartWriter) -> Piece:
+    """A copy of a piece, whose checksum is compared on the way."""
+    return writer.append(reader.read(piece))
 
 
 def _channel(channel: ChannelState, reader: PieceReader, writer: PartWriter) -> ChannelState:
-    keep = _Copier(reader, writer)
-    return msgspec.structs.replace(channel, pieces=tuple(map(keep, channel.pieces)))
+    pieces = tuple(_copied(piece, reader, writer) for piece in channel.pieces)
+    return msgspec.structs.replace(channel, pieces=pieces)
 
 
 def _metadata(base: SavedState | None, tasks: Iterable[SubtaskState], name: str) -> Metadata:

@@ -12,12 +12,13 @@ import inspect
 import logging
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import Context, copy_context
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from headgate.base.elements import Record
 from headgate.base.figures import BatchFigures
@@ -27,6 +28,9 @@ from headgate.core.chain.batch_scheduler import BatchScheduler, CallBatch
 from headgate.core.chain.log_facts import facts_here, log_always_with
 
 log = logging.getLogger(__name__)
+
+_Called = TypeVar("_Called")
+"""What a call is for: one record, or a batch."""
 
 CANCEL_ROUNDS: Final = 3
 CANCEL_S: Final = 1.0
@@ -96,11 +100,11 @@ class LoopCalls:
             self._loop.call_soon_threadsafe(self._begin_calls, context=self._context)
 
     def input_ended(self) -> None:
-        if isinstance(self._caller, BatchCaller):  # after the slots that were submitted
-            self._loop.call_soon_threadsafe(self._caller.input_ended, context=self._context)
+        # After the slots that were submitted.
+        self._loop.call_soon_threadsafe(self._caller.input_ended, context=self._context)
 
     def figures(self) -> BatchFigures | None:
-        return self._caller.figures() if isinstance(self._caller, BatchCaller) else None
+        return self._caller.figures()
 
     def has_completed(self) -> bool:
         return bool(self._ended)
@@ -217,8 +221,51 @@ class LoopCalls:
             self._post(self._tell)
 
 
-class SingleCaller:
-    """A call for each record, each with the same timeout; for the loop's thread."""
+class _Caller(ABC, Generic[_Called]):
+    """Makes calls on the loop's thread; ``answered`` takes records that have their outcome.
+
+    Law: a call that has timed out is cancelled, and its later result is dropped.
+    """
+
+    def __init__(
+        self,
+        function: object,
+        loop: asyncio.AbstractEventLoop,
+        answered: Callable[[list[PendingCall]], None],
+    ) -> None:
+        self._loop = loop
+        self._answered = answered
+        self._function = type(function).__name__
+        self._running: dict[_Called, asyncio.Task[None]] = {}
+        self._late: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @abstractmethod
+    def begin(self, slots: list[PendingCall]) -> None:
+        """Call the function for these."""
+
+    def input_ended(self) -> None:
+        """No record follows."""
+
+    def figures(self) -> BatchFigures | None:
+        """Figures of all calls so far, of batches only; for any thread."""
+        return None
+
+    def stop(self) -> None:
+        """Answer no more."""
+        self._running.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _cancel(self, called: _Called) -> None:
+        task = self._running.pop(called)
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+        task.cancel()
+
+
+class SingleCaller(_Caller[PendingCall]):
+    """A call for each record, each with the same timeout."""
 
     def __init__(
         self,
@@ -226,13 +273,8 @@ class SingleCaller:
         loop: asyncio.AbstractEventLoop,
         answered: Callable[[list[PendingCall]], None],
     ) -> None:
+        super().__init__(work.function, loop, answered)  # calls run in the order of their deadlines
         self._work = work
-        self._loop = loop
-        self._answered = answered
-        self._function = type(work.function).__name__
-        self._running: dict[PendingCall, asyncio.Task[None]] = {}  # in the order of their deadlines
-        self._late: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, slots: list[PendingCall]) -> None:
         loop, running, call = self._loop, self._running, self._call
@@ -242,12 +284,6 @@ class SingleCaller:
             running[slot] = loop.create_task(call(slot))
         if self._timer is None:
             self._timer = loop.call_at(due, self._expire)
-
-    def stop(self) -> None:
-        """Answer no more."""
-        self._running.clear()
-        if self._timer is not None:
-            self._timer.cancel()
 
     async def _call(self, slot: PendingCall) -> None:
         results: list[Record] | None = None
@@ -296,10 +332,7 @@ class SingleCaller:
                 break
             expired.append(slot)
         for slot in expired:
-            task = self._running.pop(slot)
-            self._late.add(task)
-            task.add_done_callback(self._late.discard)
-            task.cancel()
+            self._cancel(slot)
             try:
                 results = self._work.results_of(self._work.function.timeout(slot.record))
             except BaseException as error:
@@ -318,8 +351,8 @@ async def _awaited(found: Record) -> Record:
     return await found
 
 
-class BatchCaller:
-    """``answered`` takes records that have their outcome; tasks run in copies of ``context``."""
+class BatchCaller(_Caller[CallBatch]):
+    """A call for several records; tasks run in copies of ``context``."""
 
     def __init__(
         self,
@@ -328,37 +361,28 @@ class BatchCaller:
         context: Context,
         answered: Callable[[list[PendingCall]], None],
     ) -> None:
+        super().__init__(work.function, loop, answered)
         self._work = work
-        self._loop = loop
         self._context = context
-        self._answered = answered
-        self._function = type(work.function).__name__
         self._scheduler = BatchScheduler(work)
-        self._running: dict[CallBatch, asyncio.Task[None]] = {}
-        self._late: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
         self._beat: asyncio.TimerHandle | None = None
         self._silent_until = 0.0
 
     def begin(self, slots: list[PendingCall]) -> None:
-        """Call the function for these, in batches."""
         self._scheduler.submitted(slots, self._now_ms())
         self._advance()
 
     def input_ended(self) -> None:
-        """No record follows."""
         self._scheduler.input_ended()
         self._advance()
 
     def figures(self) -> BatchFigures:
-        """Figures of all calls so far; for any thread."""
         return self._scheduler.figures(self._now_ms())
 
     def stop(self) -> None:
-        """Answer no more."""
-        self._running.clear()
-        for handle in (self._timer, self._soon, self._beat):
+        super().stop()
+        for handle in (self._soon, self._beat):
             if handle is not None:
                 handle.cancel()
 
@@ -371,10 +395,7 @@ class BatchCaller:
         self._soon = None
         due = scheduler.advance(self._now_ms())
         for batch in due.cancel:
-            task = self._running.pop(batch)
-            self._late.add(task)
-            task.add_done_callback(self._late.discard)
-            task.cancel()
+            self._cancel(batch)
         for batch in due.begin:
             self._running[batch] = loop.create_task(self._call(batch))
         if due.begin and self._beat is None:

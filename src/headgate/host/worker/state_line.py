@@ -30,12 +30,10 @@ from headgate.base.messages import (
     Inspected,
     StateLineOpened,
 )
-from headgate.control.frames import TO_TASK_MANAGER
 from headgate.host.net.contact import DriverContact
-from headgate.host.net.control_client import CHUNK_BYTES, ProvenConnection, connect_and_prove
+from headgate.host.net.control_client import ProvenConnection, connect_and_prove
 from headgate.host.net.exchange import Exchange
 from headgate.host.net.loop import READ, WRITE, Loop
-from headgate.host.net.transport import has_pending
 from headgate.host.worker.deployment import Deployment
 
 log = logging.getLogger(__name__)
@@ -141,7 +139,8 @@ class StateLine:
         on_question: Callable[[Inspect, Send], None],
         on_closed: Callable[[], None],
     ) -> None:
-        self._socket, self._reader, self._writer = proven.socket, proven.reader, proven.writer
+        self._driver = proven
+        self._socket = proven.socket
         self._fd = self._socket.fileno()
         self._loop = loop
         self._interval_ms = float(times.heartbeat_interval_ms)
@@ -162,7 +161,9 @@ class StateLine:
             if mask & WRITE:
                 self._flush()
             if mask & ~WRITE:
-                self._receive()
+                for message in self._driver.received():
+                    if isinstance(message, Inspect):
+                        self._on_question(message, self.send)
         except (OSError, PeerBrokeProtocol) as error:
             log.debug("the line for reads of state is lost: %s", error)
             self.close()
@@ -171,7 +172,7 @@ class StateLine:
         """As far as the socket takes it now; the rest follows."""
         if self._closed:
             return
-        frame = memoryview(self._writer.encode(message))
+        frame = memoryview(self._driver.writer.encode(message))
         self._unsent.append(frame)
         self._unsent_bytes += len(frame)
         try:
@@ -190,22 +191,6 @@ class StateLine:
             self._loop.remove(self._fd)
             self._socket.close()
             self._on_closed()
-
-    def _receive(self) -> None:
-        is_more = True
-        while is_more:
-            try:
-                data = self._socket.recv(CHUNK_BYTES)
-            except BlockingIOError:
-                data = None
-            if data == b"":
-                raise ConnectionError("the driver closed it")
-            if data is not None:
-                self._reader.received(data)
-            while (message := self._reader.next(TO_TASK_MANAGER)) is not None:
-                if isinstance(message, Inspect):
-                    self._on_question(message, self.send)
-            is_more = data is not None and has_pending(self._socket)
 
     def _flush(self) -> None:
         try:
