@@ -16,7 +16,6 @@ from typing import Any
 from headgate.base.job_records import LogLine
 from headgate.base.messages import (
     ControlTimes,
-    TaskFigures,
     TaskState,
 )
 from headgate.base.settings import ExchangeSettings
@@ -52,7 +51,6 @@ class Launcher:
         self.server = server
         self.begun: list[str] = []
         self.ended: list[tuple[RunKey, Outcome]] = []
-        self.measured: list[TaskFigures] = []
         self.logged: list[LogLine] = []
 
     def open(self, graph: JobGraph, job: str = "job", *, lazy: bool = False) -> DriverContact:
@@ -63,7 +61,6 @@ class Launcher:
             lambda key: plan_run(str(key), graph, code, key.generation),
             on_begun=self.run_begun,
             on_ended=lambda key, outcome: self.ended.append((key, outcome)),
-            on_metrics=lambda key, figures: self.measured.extend(figures),
             on_logged=self.logged.extend,
             lazy=lazy,
         )

@@ -29,7 +29,10 @@ _writing: Final[dict[threading.Thread, None]] = {}
 
 
 class EndingJob(ObservedJob, Protocol):
-    """A job that can be archived."""
+    """A job that can be shown and archived."""
+
+    @property
+    def name(self) -> str: ...
 
     def when_ended(self, call: Callable[[], None]) -> None:
         """Call back at its end, at once if it has ended; on any thread."""

@@ -7,9 +7,9 @@ import atexit
 import logging
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headgate.api.program import Program
 from headgate.base.errors import JobExceedsMemory, SessionFailed, SettingsInvalid, SlotsShort
@@ -36,11 +36,11 @@ from headgate.host.shipping.code import ship, with_definitions
 from headgate.host.worker.backends import check_backend
 from headgate.observe.logs import log_settings, set_up_driver_logs
 from headgate.observe.notebook import shows_progress
-from headgate.observe.web.server import page_server, print_link
+from headgate.observe.web.server import PageServer, page_server, print_link
 from headgate.plan.exchange_memory import ExchangeMemory, size_exchange
 from headgate.plan.execution_graph import place, usual_slots_per_worker
 from headgate.plan.job_graph import JobGraph, build_job_graph
-from headgate.spark.archives import archive_at_end
+from headgate.spark.archives import EndingJob, archive_at_end
 from headgate.spark.cluster import Slots, SparkCluster, cluster_of
 from headgate.spark.collect import DriverStream
 from headgate.spark.configuration import check_known
@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from headgate.spark.streaming.job_streams import JobStreams
 
 log = logging.getLogger(__name__)
+
+_Shown = TypeVar("_Shown", bound=EndingJob)
 
 SECRET_BYTES: Final = 32
 CLUSTER_WAIT_S: Final = 30.0
@@ -358,19 +360,37 @@ def launch(program: Program) -> SparkJob:
         )
         if streams is not None:
             streams.started(job, prepared.session)
-    if page is not None:
-        print_link(job.name, page.show(job))
-    for notify in on_launched:
-        notify(job)
     settings = JobSettings.parse(program.configuration)
+    show_job(job, page, settings, on_launched, settle=lambda: job.wait(LAST_LINES_S))
+    return job
+
+
+def show_job(
+    job: _Shown,
+    page: PageServer | None,
+    settings: JobSettings,
+    listeners: Iterable[Callable[[_Shown], None]],
+    *,
+    announces: bool = True,
+    settle: Callable[[], object] = lambda: None,
+) -> None:
+    """Show a job that has begun on the page and in the terminal, and archive it at its end.
+
+    ``announces``: print the address of its page; ``settle``: see ``archive_at_end``.
+    """
+    if page is not None:
+        address = page.show(job)
+        if announces:
+            print_link(job.name, address)
+    for notify in listeners:
+        notify(job)
     if settings.archive_folder:
         jobs = None if page is None else page.jobs
-        archive_at_end(job, settings.archive_folder, jobs, lambda: job.wait(LAST_LINES_S))
+        archive_at_end(job, settings.archive_folder, jobs, settle)
     if shows_progress(settings.progress):
         from headgate.observe.display import display
 
         display().watch(job, "" if page is None else page.link(job.job_id))
-    return job
 
 
 def _submission(program: Program, prepared: PreparedJob) -> Callable[[str], Any]:

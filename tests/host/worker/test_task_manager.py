@@ -102,7 +102,6 @@ def test_figures_come_while_the_job_runs(launcher: Launcher, folder: Path) -> No
         second.serve(contact, 1)
         eventually(lambda: flows(folder), "data flows")
         eventually(lambda: any(f.records_in > 10 for f in run.figures if f.vertex == 2), "figures")
-        assert launcher.measured
         run.cancel("enough")
         ended(run)
         first.returned()

@@ -7,7 +7,7 @@ checkpoints, any number of tasks write.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -119,11 +119,8 @@ class CheckpointStore:
                 damaged.append(found)
         return RestoreCandidates(None, tuple(damaged))
 
-    def drop(self, location: CheckpointLocation, keep: Collection[str] = ()) -> None:
-        """Delete a checkpoint, with the shared files that no other complete one names.
-
-        ``keep``: paths of pieces in ``shared/`` that pending checkpoints may name.
-        """
+    def drop(self, location: CheckpointLocation) -> None:
+        """Delete a checkpoint, with the shared files that no other complete one names."""
         try:
             named = files_of(location.read_metadata())
         except (CheckpointMissing, CheckpointCorrupt):
@@ -135,7 +132,7 @@ class CheckpointStore:
         if shared := location.shared_files(named):
             others = self._named_by_all(location.own.parent())
             for path in shared:
-                if others is not None and path not in others and path not in keep:
+                if others is not None and path not in others:
                     folder, name = location.locate(path)
                     folder.remove(name)
         location.own.remove_all()
@@ -150,9 +147,7 @@ class CheckpointStore:
         job_folder.child(SHARED).remove_all()
         job_folder.remove_if_empty()
 
-    def clean_abandoned(
-        self, job: str, before_ms: int, keep: Collection[str] = ()
-    ) -> tuple[str, ...]:
+    def clean_abandoned(self, job: str, before_ms: int) -> tuple[str, ...]:
         """Delete what belongs to no complete checkpoint and was last changed before that time.
 
         Folders without metadata, and shared files that nobody names; returns their paths.
@@ -170,7 +165,7 @@ class CheckpointStore:
         named = self._named_by_all(job_folder) if old else None
         for name in old:
             path = f"{SHARED}/{name}"
-            if named is not None and path not in named and path not in keep:
+            if named is not None and path not in named:
                 shared.remove(name)
                 removed.append(shared.at(name))
         return tuple(removed)

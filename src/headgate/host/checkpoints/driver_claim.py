@@ -15,8 +15,9 @@ import re
 import secrets
 import socket
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Final
 
 from headgate.base.errors import CheckpointError, CheckpointMissing, JobTakenOver, StorageUnusable
 from headgate.host.checkpoints.conditional_puts import ConditionalPuts, Version
@@ -35,35 +36,57 @@ _LEAVING_S: Final = 5.0
 """How long a driver may take to delete its claim after it was emptied."""
 
 
-class DriverClaim:
+class Claim(ABC):
     """The claim of one driver to one job; any thread may use it."""
 
     def __init__(self, job_folder: Folder, job: str) -> None:
         self._folder = job_folder
         self._job = job
-        self._token = secrets.token_hex(8)
-        self._name = ""
+        self._owner = f"process {os.getpid()} on {socket.gethostname()}"
+        """Of this driver, for people."""
 
+    @abstractmethod
     def take(self) -> None:
         """Take the job from every earlier driver.
 
         Raises JobTakenOver if another driver claims it at the same moment and wins, or
         CheckpointError.
         """
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raises JobTakenOver if another driver has the job, CheckpointError if that is unknown."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """The job is over: remove the claim, and with the last one the job's folder."""
+
+    def _unstable(self, shown: str) -> StorageUnusable:
+        return StorageUnusable(
+            shown,
+            f"the claim of this driver to job {self._job!r} does not stay there",
+            "check that the storage keeps what is written to it",
+        )
+
+
+class DriverClaim(Claim):
+    """A numbered file in the job's folder."""
+
+    def __init__(self, job_folder: Folder, job: str) -> None:
+        super().__init__(job_folder, job)
+        self._token = secrets.token_hex(8)
+        self._name = ""
+
+    def take(self) -> None:
         for _ in range(_TRIES):
             try:
                 if self._try_to_take():
                     return
             except CheckpointMissing:
                 continue  # an earlier driver has just removed the folder
-        raise StorageUnusable(
-            self._folder.shown,
-            f"the claim of this driver to job {self._job!r} does not stay there",
-            "check that the storage keeps what is written to it",
-        )
+        raise self._unstable(self._folder.shown)
 
     def check(self) -> None:
-        """Raises JobTakenOver if another driver has the job, CheckpointError if that is unknown."""
         claims = self._claims()  # once: a storage may come back between two listings
         others = [name for name in claims if name != self._name]
         if others and (self._name not in claims or _rank(others[-1]) > _rank(self._name)):
@@ -77,7 +100,6 @@ class DriverClaim:
             )
 
     def release(self) -> None:
-        """The job is over; its folder goes if it is empty."""
         self._folder.remove(self._name)
         self._folder.remove_if_empty()
 
@@ -87,7 +109,7 @@ class DriverClaim:
         before = self._claims()
         number = _rank(before[-1])[0] + 1 if before else 1
         self._name = f"owner-{number:08}-{self._token}"
-        self._folder.put(self._name, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        self._folder.put(self._name, self._owner.encode())
         claims = self._claims()
         if not claims:
             return False
@@ -118,16 +140,6 @@ def _rank(name: str) -> tuple[int, str]:
     """The number decides, and between equal ones the token."""
     found = CLAIM.fullmatch(name)
     return (int(found[1]), found[2]) if found else (0, "")
-
-
-class Claim(Protocol):
-    """The claim of one driver to one job; any thread may use it."""
-
-    def take(self) -> None: ...
-
-    def check(self) -> None: ...
-
-    def release(self) -> None: ...
 
 
 def claim_of(job_folder: Folder, job: str) -> Claim:
@@ -162,24 +174,17 @@ def keeps_conditions(folder: Folder, puts: ConditionalPuts) -> bool:
             puts.remove(key, shown)
 
 
-class ObjectClaim:
-    """The claim of one driver to one job in S3; any thread may use it."""
+class ObjectClaim(Claim):
+    """The object ``owner`` in the job's folder, in S3."""
 
     def __init__(self, job_folder: Folder, job: str, puts: ConditionalPuts) -> None:
-        self._folder = job_folder
-        self._job = job
+        super().__init__(job_folder, job)
         self._puts = puts
-        self._at: Any = job_folder.child(OWNER)
-        who = f"process {os.getpid()} on {socket.gethostname()}"
-        self._data = f"{secrets.token_hex(8)} {who}".encode()
+        self._at = job_folder.child(OWNER)
+        self._data = f"{secrets.token_hex(8)} {self._owner}".encode()
         self._version: Version | None = None
 
     def take(self) -> None:
-        """Take the job from every earlier driver.
-
-        Raises JobTakenOver if another driver claims it at the same moment and wins, or
-        CheckpointError.
-        """
         until = time.monotonic() + _LEAVING_S
         for _ in range(_TRIES):
             before = self._puts.read(self._at.key, self._at.shown)
@@ -198,14 +203,9 @@ class ObjectClaim:
             after = self._puts.read(self._at.key, self._at.shown)
             if after is not None and after.data != _FREE and after != before:
                 raise self._taken_over(after.data, at_once=True)
-        raise StorageUnusable(
-            self._at.shown,
-            f"the claim of this driver to job {self._job!r} does not stay there",
-            "check that the storage keeps what is written to it",
-        )
+        raise self._unstable(self._at.shown)
 
     def check(self) -> None:
-        """Raises JobTakenOver if another driver has the job, CheckpointError if that is unknown."""
         found = self._puts.read(self._at.key, self._at.shown)
         if found is None:
             raise StorageUnusable(
@@ -218,7 +218,6 @@ class ObjectClaim:
             raise self._taken_over(found.data)
 
     def release(self) -> None:
-        """The job is over."""
         version, self._version = self._version, None
         if version is None:
             return

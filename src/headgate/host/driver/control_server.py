@@ -33,7 +33,6 @@ from headgate.host.driver.driver_run import (
     DriverRun,
     OnEnded,
     OnLogged,
-    OnMetrics,
     RunHost,
     RunKey,
     call_safely,
@@ -63,7 +62,6 @@ class _Job:
     make_plan: MakePlan
     on_begun: OnBegun
     on_ended: OnEnded
-    on_metrics: OnMetrics
     on_question: OnQuestion
     on_logged: OnLogged
     lazy: bool
@@ -124,7 +122,6 @@ class ControlServer:
         *,
         on_begun: OnBegun = lambda run: None,
         on_ended: OnEnded = lambda key, outcome: None,
-        on_metrics: OnMetrics = lambda key, figures: None,
         on_question: OnQuestion | None = None,
         on_logged: OnLogged = lambda lines: None,
         lazy: bool = False,
@@ -150,7 +147,6 @@ class ControlServer:
                 make_plan,
                 on_begun,
                 on_ended,
-                on_metrics,
                 answer,
                 on_logged,
                 lazy,
@@ -344,7 +340,7 @@ class ControlServer:
             entry.runs.clear()
         key, plan = entry.plan(job, stage)
         replan = partial(entry.plan, job, stage)
-        host = RunHost(self._nudged.set, replan, entry.on_ended, entry.on_metrics, entry.on_logged)
+        host = RunHost(self._nudged.set, replan, entry.on_ended, entry.on_logged)
         run = DriverRun(key, plan, entry.times, host, entry.keeper)
         entry.runs[stage] = run
         with self._lock:

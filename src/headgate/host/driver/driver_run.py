@@ -84,7 +84,6 @@ class RunKey:
 
 
 OnEnded: TypeAlias = Callable[[RunKey, Outcome], None]
-OnMetrics: TypeAlias = Callable[[RunKey, Sequence[TaskFigures]], None]
 OnLogged: TypeAlias = Callable[[Sequence[LogLine]], None]
 
 
@@ -98,8 +97,6 @@ class RunHost:
     """Plans the next attempt of the run; raises if there can be none."""
     ended: OnEnded
     """The run is over."""
-    measured: OnMetrics
-    """Tasks of the run have sent metrics."""
     logged: OnLogged
     """A task manager has sent lines of its log."""
 
@@ -345,7 +342,6 @@ class DriverRun:
                     self._figures.measured(figures)
                     if process.slot in self._processes:
                         self._processes[process.slot] = process
-                call_safely(self._host.measured, self.key, figures)
 
     def lost(self, slot: int, peer: ControlPeer, problem: str) -> None:
         def gone() -> list[Effect]:

@@ -21,9 +21,8 @@ from headgate.base.settings import JobSettings, RestSettings
 from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
 from headgate.host.driver.driver_run import DriverRun, RunKey
-from headgate.observe.notebook import kernel_shell, shows_progress
-from headgate.observe.web.server import page_server, print_link
-from headgate.spark.archives import archive_at_end
+from headgate.observe.notebook import kernel_shell
+from headgate.observe.web.server import page_server
 from headgate.spark.cluster import cluster_of, signal_behind
 from headgate.spark.dataframe.frame_job import CANCEL_S, FrameJob
 from headgate.spark.dataframe.lazy_jobs import lazy_jobs
@@ -33,7 +32,7 @@ from headgate.spark.failures import gone_failure, note_failure, with_absence
 from headgate.spark.job import PreparedJob
 from headgate.spark.slot_watch import SlotWatch
 from headgate.spark.spark_task import query_of, stage_number, stage_of
-from headgate.spark.submission import on_action_begun
+from headgate.spark.submission import on_action_begun, show_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -291,21 +290,9 @@ class Actions:
         """On the page, of which it says once where it is; in the terminal; and for later."""
         _running[job.job_id] = job
         job.when_ended(lambda: _shown_no_more(job))
-        for notify in on_action_begun:
-            notify(job)
-        page, link = page_server(self._rest), ""
-        if self._settings.archive_folder:
-            jobs = None if page is None else page.jobs
-            archive_at_end(job, self._settings.archive_folder, jobs)
-        if page is not None:
-            address, link = page.show(job), page.link(job.job_id)
-            if not self._is_announced:
-                self._is_announced = True
-                print_link(job.name, address)
-        if shows_progress(self._settings.progress):
-            from headgate.observe.display import display
-
-            display().watch(job, link)
+        announces, self._is_announced = not self._is_announced, True
+        page = page_server(self._rest)
+        show_job(job, page, self._settings, on_action_begun, announces=announces)
 
     def _open_log(self) -> None:
         with self._lock:

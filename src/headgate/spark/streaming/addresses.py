@@ -25,14 +25,11 @@ REFERENCE: Final = "reference"
 LOOK_S: Final = 0.1
 
 
-def stream_uri(options: Mapping[str, str], kind: str, patience_s: float = float("inf")) -> str:
+def stream_uri(options: Mapping[str, str], kind: str) -> str:
     """The folder of the log; waits for the job of a reference. Raises StreamUnfit."""
     if reference := options.get(REFERENCE):
         folder, _, name = reference.rpartition("/")
-        give_up = time.monotonic() + patience_s
         while (found := LogFolder(folder).read(name)) is None:
-            if time.monotonic() > give_up:
-                raise StreamUnfit("the job that makes this stream has not been started")
             time.sleep(LOOK_S)
         return found.decode()
     if path := options.get("path"):
