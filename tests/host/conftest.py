@@ -21,7 +21,7 @@ def close_spark_ports() -> None:
 
     They also leave DataFrames that live, and with them a thread that looks after their jobs.
     """
-    frames = sys.modules.get("headgate.spark.dataframe.lazy_jobs")
+    frames = sys.modules.get("headgate.spark.dataframe.actions")
     if frames is not None and frames.lazy_jobs._watched:
         jobs, frames.lazy_jobs._jobs = frames.lazy_jobs._jobs, []
         for lazy in jobs:

@@ -16,6 +16,7 @@ from headgate.base.errors import HeadgateError
 from headgate.base.extras import install_command
 from headgate.core.chain.log_facts import log_always_with
 from headgate.host.checkpoints.folder import open_folder
+from headgate.host.net.loop import wall_ms
 from headgate.observe.history.archive import encode_archive, write_archive
 from headgate.observe.observed import ObservedJob
 from headgate.observe.web.shown_jobs import ShownJobs
@@ -102,7 +103,7 @@ def write(job: ObservedJob, where: str, page: ShownJobs | None) -> str:
             summary, answers = record_job(own, job.job_id)
         finally:
             own.close()
-    written_at_ms = time.time_ns() // 1_000_000
+    written_at_ms = wall_ms()
     folder = open_folder(where)
     data = encode_archive(summary, written_at_ms, answers)
     return folder.at(write_archive(folder, job.job_id, written_at_ms, data))

@@ -38,7 +38,7 @@ from headgate.core.chain.log_facts import log_always_with
 from headgate.host.checkpoints.checkpoint_store import discard
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.location import prepare_savepoint, savepoint_location
-from headgate.host.driver.checkpoint_keeper import CheckpointKeeper, wall_ms
+from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.driver_run import DriverRun
 from headgate.host.driver.inspections import refused
 from headgate.host.driver.job_endpoint import JobEndpoint
@@ -46,7 +46,7 @@ from headgate.host.driver.job_log import JobLog
 from headgate.host.driver.results import ResultAddress
 from headgate.host.driver.state_reads import StateRead, shown_state
 from headgate.host.net.contact import DriverContact
-from headgate.host.net.loop import now_ms
+from headgate.host.net.loop import now_ms, wall_ms
 from headgate.host.shipping.failures import describe
 from headgate.observe.observed import job_metrics, task_metrics
 from headgate.plan.exchange_memory import ExchangeMemory

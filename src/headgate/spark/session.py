@@ -77,9 +77,7 @@ def find_session(
     check_version()
     given = settings or {}
     if (session := active_session()) is not None:
-        for notify in on_started:
-            notify()
-        return session
+        return _noticed(session)
     return _open_remote(given) or _start(given, cores, needed)
 
 
@@ -234,10 +232,7 @@ def _open_remote(settings: Mapping[str, str]) -> "SparkSession | None":
     remote = remote_of(settings)
     if not remote or remote.startswith("local"):
         return None
-    session = open_connect(remote, settings)
-    for notify in on_started:
-        notify()
-    return session
+    return _noticed(open_connect(remote, settings))
 
 
 def _check_master(master: str) -> None:
@@ -316,6 +311,10 @@ def _build(options: Mapping[str, str], jvm_options: str = "") -> "SparkSession":
     except (Py4JError, PySparkException, OSError) as error:
         where = options.get("spark.master", "the configured master")
         raise SessionFailed(f"Spark did not start on {where}: {_reason(error)}") from error
+    return _noticed(session)
+
+
+def _noticed(session: "SparkSession") -> "SparkSession":
     for notify in on_started:
         notify()
     return session

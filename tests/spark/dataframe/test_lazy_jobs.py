@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headgate.host.driver.job_log import OURS, DriverLines
-from headgate.spark.dataframe.lazy_jobs import lazy_jobs
+from headgate.spark.dataframe.actions import lazy_jobs
 from headgate.spark.job import PreparedJob
 from headgate.spark.submission import on_action_begun
 from tests.spark.cluster import until
@@ -78,7 +78,7 @@ def test_many_that_are_dropped_do_not_pile_up(
     gc.collect()
     spark._jvm.System.gc()  # type: ignore[union-attr]
     lazy_jobs.forget()
-    monkeypatch.setattr("headgate.spark.dataframe.lazy_jobs.MOST_UNASKED", 3)
+    monkeypatch.setattr("headgate.spark.dataframe.actions.MOST_UNASKED", 3)
     monkeypatch.setattr(lazy_jobs, "_ask_at", len(lazy_jobs._jobs) + 3)
     most = 2 * len(lazy_jobs._jobs) + 8
     for _ in range(12):

@@ -12,7 +12,7 @@ import headgate
 from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.host.files.owned_folder import shared_folder
 from headgate.spark.dataframe import actions
-from headgate.spark.dataframe.lazy_jobs import lazy_jobs
+from headgate.spark.dataframe.actions import lazy_jobs
 from tests.spark.cluster import until
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ commit. Law: a later driver finds the note, and restores no older checkpoint.
 
 import logging
 import tempfile
-import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,6 +37,7 @@ from headgate.host.checkpoints.location import (
 from headgate.host.checkpoints.metadata import CheckpointKey
 from headgate.host.checkpoints.piece_reader import missing_files
 from headgate.host.files.owned_folder import OwnedFolder
+from headgate.host.net.loop import wall_ms
 
 log = logging.getLogger(__name__)
 
@@ -207,7 +207,7 @@ class JobCheckpoints:
         """
         if self.storage is None:
             return
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_ms()
         try:
             self.check_claim()
             for path in self.storage.clean_abandoned(self.job, now_ms + 1):

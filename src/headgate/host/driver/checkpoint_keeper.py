@@ -29,7 +29,7 @@ from headgate.control.recovery import Recovery
 from headgate.core.chain.log_facts import log_always_with
 from headgate.host.checkpoints.folder import shown_uri
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
-from headgate.host.net.loop import now_ms
+from headgate.host.net.loop import now_ms, wall_ms
 
 log = logging.getLogger(__name__)
 
@@ -267,11 +267,6 @@ def _added_users(
         added.append(figure)
     # A metric that is not registered yet in this attempt keeps its count.
     return (*added, *(figure for figure in known.values() if figure.kind in _COUNTERS))
-
-
-def wall_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 class JobRecords:

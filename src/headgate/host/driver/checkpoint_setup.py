@@ -8,7 +8,6 @@ touches no existing checkpoint.
 import logging
 import random
 import secrets
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -42,6 +41,7 @@ from headgate.host.checkpoints.job_checkpoints import JobCheckpoints, StoppedWit
 from headgate.host.checkpoints.location import resolve
 from headgate.host.checkpoints.metadata import checkpoint_key
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
+from headgate.host.net.loop import wall_ms
 from headgate.plan.execution_graph import (
     build_execution_graph,
     checkpointed_job,
@@ -155,7 +155,7 @@ class CheckpointSetup:
             history,
             repeats=self._repeats,
             in_place=in_place and self.takes_any,
-            wall_ms=lambda: time.time_ns() // 1_000_000,
+            wall_ms=wall_ms,
             chance=lambda: random.uniform(-1, 1),
             ignores_damaged=self.recovery.ignores_damaged,
         )

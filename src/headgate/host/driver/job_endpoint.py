@@ -30,6 +30,7 @@ from headgate.base.messages import CONTROL_VERSION
 from headgate.core.chain.log_facts import logged_with
 from headgate.host.driver.job_directory import Announcement, JobEntry, announce, here
 from headgate.host.net.contact import DriverContact
+from headgate.host.net.loop import wall_ms
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ class JobEndpoint:
         settings = contact.settings
         files = settings.tls_certificate, settings.tls_key, settings.tls_authority
         web, token = page or ("", "")
-        self._since_ms = time.time_ns() // 1_000_000
+        self._since_ms = wall_ms()
         self._job = job
         entry = JobEntry(
             job=job.job_id,

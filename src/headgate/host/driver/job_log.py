@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import structs
 
 from headgate.base.job_records import LogLine
+from headgate.host.net.loop import wall_ms
 from headgate.host.shipping.log_lines import facts_of, line_bytes, line_of, show_if_alone
 
 log = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class JobLog:
             left_out, self._left_out = self._left_out, 0
             if left_out:
                 text = f"… {left_out:,} lines of workers were left out here"
-                at_ms = time.time_ns() // 1_000_000
+                at_ms = wall_ms()
                 self.add(LogLine(0, at_ms, "WARNING", __name__, text, host=DRIVER))
 
     def _forward_soon(self, lines: Sequence[LogLine]) -> None:

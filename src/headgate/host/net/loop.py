@@ -53,6 +53,11 @@ def now_ms() -> float:
     return time.monotonic_ns() / 1e6
 
 
+def wall_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
 class Loop:
     """``transport`` is ``epoll``, ``poll`` (any Unix) or ``auto``."""
 

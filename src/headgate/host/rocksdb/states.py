@@ -151,14 +151,10 @@ class RocksValue(ValueState[Record]):
         self._cache.put(self._cursor.key, None)
 
 
-class NamespacedRocksValue(ValueState[Record]):
+class NamespacedRocksValue(RocksValue):
     """One value per key and namespace."""
 
-    __slots__ = ("_cache", "_cursor")
-
-    def __init__(self, values: StoredValues, cursor: Cursor) -> None:
-        self._cache = values.cache
-        self._cursor = cursor
+    __slots__ = ()
 
     def value(self) -> Record:
         cache_key = cache_key_at(self._cursor)

@@ -5,7 +5,6 @@ declared types, in the form in which a job would keep them, or StateUnfit says w
 a key may be None, as in jobs. Rows are read once, when the savepoint is written.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -40,6 +39,7 @@ from headgate.functions.state import (
     MapStateDescriptor,
     StateDescriptor,
 )
+from headgate.host.net.loop import wall_ms
 
 DOMAINS: Final = {"event": EVENT_TIMER, "processing": PROCESSING_TIMER}
 
@@ -167,7 +167,7 @@ class ChangedRows:
         self._key_type = key_type
         self._coerce_key = getattr(key_type, "coerced", None)
         self._is_nameless = isinstance(key_type, RowTypeInfo) and not key_type.has_own_names
-        self._now_ms = time.time_ns() // 1_000_000
+        self._now_ms = wall_ms()
 
     def entries(self, change: StateChange) -> Iterator[Entry]:
         """A content of None removes; raises StateUnfit."""

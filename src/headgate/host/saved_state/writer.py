@@ -6,7 +6,6 @@ has the operators, with any parallelism and either backend. Called by ``headgate
 """
 
 import secrets
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -32,6 +31,7 @@ from headgate.host.checkpoints.location import CheckpointLocation, savepoint_loc
 from headgate.host.checkpoints.metadata import checkpoint_key
 from headgate.host.checkpoints.part_writer import PartWriter, part_name
 from headgate.host.checkpoints.piece_reader import PieceReader
+from headgate.host.net.loop import wall_ms
 from headgate.host.saved_state.changes import OperatorChanges
 from headgate.host.saved_state.merging import OperatorMerge
 from headgate.host.saved_state.reader import SavedState, open_state
@@ -218,7 +218,7 @@ def _channel(channel: ChannelState, reader: PieceReader, writer: PartWriter) -> 
 
 
 def _metadata(base: SavedState | None, tasks: Iterable[SubtaskState], name: str) -> Metadata:
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     if base is None:
         job = f"written-{secrets.token_hex(6)}"
         return Metadata(

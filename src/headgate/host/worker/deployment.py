@@ -27,7 +27,7 @@ from headgate.functions.context import TaskInfo
 from headgate.host.checkpoints.restoring import open_checkpoint
 from headgate.host.checkpoints.snapshot_writer import SnapshotWriters
 from headgate.host.net.exchange import Exchange
-from headgate.host.net.loop import LoopWatch, now_ms
+from headgate.host.net.loop import LoopWatch, now_ms, wall_ms
 from headgate.host.net.runner import BatonLoan, Runner
 from headgate.host.shipping.failures import readable_traceback
 from headgate.host.worker.async_calls import LoopCalls
@@ -62,7 +62,7 @@ class RunnerThread:
         self.runner: Runner | None = None
         self.services = TaskServices(
             BatonLoan(exchange.baton, self.task_thread.turn),
-            Clock(now_ms, _wall_ms, exchange.loop.later, exchange.runnable_ms, exchange.round_ms),
+            Clock(now_ms, wall_ms, exchange.loop.later, exchange.runnable_ms, exchange.round_ms),
             self.task_thread.wake,
             self.task_thread.wait,
             partial(LoopCalls, exchange.loop.post, name),
@@ -159,19 +159,17 @@ class Deployment(DeployedTasks[RunnerThread]):
             log.warning("task %s: %s", task, text)
         return figures
 
-    def sampled_task(self, task: str) -> SampledTask | str:
-        """A task that runs, as the stack sampler sees it; or why it cannot be sampled."""
+    # Looking at tasks, from any thread but theirs; InspectionRefused says why not.
+
+    def sampled_task(self, task: str) -> SampledTask:
+        """A task that runs, as the stack sampler sees it."""
         found = self._find(task)
-        if isinstance(found, str):
-            return found
         runner = found.thread.runner
         if runner is None or not runner.is_alive:
-            return f"it is {found.state.value}"
+            raise InspectionRefused(f"it is {found.state.value}")
         names = f"headgate-source of {found.task.name}", f"headgate-async-{found.thread.name}"
         helpers = [thread for thread in threading.enumerate() if thread.name in names]
         return SampledTask(runner.thread, helpers, lambda: _ACTIVITIES[found.task.activity])
-
-    # Looking at what waits, from any thread but those of tasks; InspectionRefused says why not.
 
     def copy_waiting(
         self, task: str, gate: int, channel: int | None, limits: CopyLimits
@@ -208,28 +206,27 @@ class Deployment(DeployedTasks[RunnerThread]):
 
     def read_state(self, task: str, question: ReadState, answer: AnswerRead) -> None:
         """See ``StateReads``; called inside the baton."""
-        found = self._find(task)
-        if isinstance(found, str):
-            answer(found)
-        elif found.state is not TaskState.RUNNING:
-            answer(f"it is {found.state.value}")
-        else:
+        try:
+            found = self._find(task)
+        except InspectionRefused as refused:
+            answer(str(refused))
+            return
+        if found.state is TaskState.RUNNING:
             found.task.read_state(question, answer)
+        else:
+            answer(f"it is {found.state.value}")
 
     def _running(self, task: str) -> AssembledTask[RunnerThread]:
         found = self._find(task)
-        if isinstance(found, str):
-            raise InspectionRefused(found)
         if found.state.has_ended:
             raise InspectionRefused(f"it is {found.state.value}")
         return found
 
-    def _find(self, task: str) -> AssembledTask[RunnerThread] | str:
-        """The task, or why it is not here."""
+    def _find(self, task: str) -> AssembledTask[RunnerThread]:
         for deployed in self.tasks:
             if deployed.name == task:
                 return deployed
-        return "it is not deployed in this task manager"
+        raise InspectionRefused("it is not deployed in this task manager")
 
     def overdue_commits(self) -> list[tuple[str, int, int]]:
         """Tasks that commit a checkpoint for longer than they may: its number, and how long."""
@@ -290,7 +287,3 @@ def _warn(text: str, error: BaseException | None) -> None:
         log.warning("%s", text)
     else:
         log.warning("%s\n%s", text, readable_traceback(error).rstrip())
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -105,9 +105,6 @@ class Inspections:
 
     def _sample(self, question: Inspect, how: SampleStacks, tasks: Deployment) -> None:
         task = tasks.sampled_task(question.task)
-        if isinstance(task, str):
-            self._refuse(question, task)
-            return
 
         def answer(samples: StackSamples) -> None:
             self._answer(question, samples)

@@ -15,6 +15,7 @@ from headgate.base.job_records import LogLine
 from headgate.base.settings import ShipLevel
 from headgate.core.chain.log_facts import log_always_with, logged_with, process_works_for
 from headgate.host.net.contact import DriverContact
+from headgate.host.net.loop import wall_ms
 from headgate.host.shipping.log_lines import line_bytes, line_of, show_if_alone
 
 MOST_LINES: Final = 200
@@ -110,7 +111,7 @@ class WorkerLog(logging.Handler):
             self.release()
 
     def _words(self, message: str) -> LogLine:
-        at_ms = time.time_ns() // 1_000_000
+        at_ms = wall_ms()
         return LogLine(0, at_ms, "WARNING", __name__, message, host=self._host)
 
 

@@ -1,18 +1,23 @@
 """The actions on a DataFrame that comes out of a job: each is a query of Spark, and a job to show.
 
-A barrier stage is one run with all tasks. In partitions each process of Spark's is a run with one
-task, and an action has any number of them. An action is shown as a job of its own: on the page, in
-the terminal under ``headgate run``, below the cell of a notebook. Law: a run
-that fails by a task's own fault, or is cancelled, ends its action at once, with the error that
-``execute`` would raise; if a process is lost, Spark tries the stage, or its partition, again. An
-action that wants only some rows ends the run of a barrier stage when they are there. One that has
-to wait for slots says so. What is opened for an action is closed at its end.
+A barrier stage is one run with all tasks; in partitions each process of Spark's is a run with one
+task, and an action has any number of them. Law: a run that fails by a task's own fault, or is
+cancelled, ends its action at once, with the error that ``execute`` would raise; if a process is
+lost, Spark tries the stage, or its partition, again. What is opened for an action is closed at its
+end.
+
+``LazyJobs`` keeps the job as long as somebody can still execute it: every plan with the job holds
+the Java object that is the function of its stage. Law: a job is closed some seconds after Java has
+collected that object, or after its session has ended, and never before.
 """
 
+import gc
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,17 +25,16 @@ from headgate.api.program import Program
 from headgate.base.settings import JobSettings, RestSettings
 from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
-from headgate.host.driver.driver_run import DriverRun, RunKey
+from headgate.host.driver.driver_run import DriverRun, RunKey, call_safely
 from headgate.observe.notebook import kernel_shell
 from headgate.observe.web.server import page_server
-from headgate.spark.cluster import cluster_of, signal_behind
+from headgate.spark.cluster import SparkCluster, cluster_of, signal_behind
 from headgate.spark.dataframe.frame_job import CANCEL_S, FrameJob
-from headgate.spark.dataframe.lazy_jobs import lazy_jobs
-from headgate.spark.dataframe.queries import queries_of
+from headgate.spark.dataframe.queries import Queries, queries_of
 from headgate.spark.executors import QueryStage
 from headgate.spark.failures import gone_failure, note_failure, with_absence
 from headgate.spark.job import PreparedJob
-from headgate.spark.slot_watch import SlotWatch
+from headgate.spark.slot_watch import LOOK_S, SlotWatch
 from headgate.spark.spark_task import query_of, stage_number, stage_of
 from headgate.spark.submission import on_action_begun, show_job
 
@@ -47,6 +51,10 @@ _running: Final[dict[str, FrameJob]] = {}
 """Actions of this process that run, by id."""
 _shells: Final[list[object]] = []
 """Notebooks that tell when a cell has ended."""
+FORGET_LOOKS: Final = 3
+"""So many looks at actions for one at what is forgotten."""
+MOST_UNASKED: Final = 64
+"""With this many jobs Java is asked to collect, then with twice as many as that has left."""
 
 
 class Actions:
@@ -172,7 +180,7 @@ class Actions:
         return is_over or self._tasks is None
 
     def query_ended(self, query: str) -> None:
-        """See ``JobActions``."""
+        """A query of the application has ended."""
         with self._lock:
             self._begun.discard(query)
             self._finished.discard(query)
@@ -205,7 +213,7 @@ class Actions:
     # Actions whose runs have not begun.
 
     def look(self, stages: Sequence[QueryStage]) -> None:
-        """Say of actions on hand what they wait for; see ``JobActions``."""
+        """Say of actions on hand what they wait for; ``stages``: those that run or wait."""
         by_query: dict[str, list[QueryStage]] = {}
         for stage in stages:
             by_query.setdefault(stage.query, []).append(stage)
@@ -232,7 +240,7 @@ class Actions:
                 self.query_ended(query)
 
     def interrupt(self, reason: str) -> None:
-        """End the actions whose runs have not begun; see ``JobActions``.
+        """End the actions whose runs have not begun.
 
         One that Spark is just planning has nothing to be ended. It ends when its run begins.
         """
@@ -369,3 +377,115 @@ def _cell_ended(result: Any = None, *_: object) -> None:
         lazy_jobs.interrupt(INTERRUPTED)
         for job in jobs:
             job.wait(CANCEL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class LazyJob:
+    """A job, and Java's weak reference to its function; None: it lives as long as its session."""
+
+    job: PreparedJob
+    function: Any
+    actions: Actions
+
+    @property
+    def is_forgotten(self) -> bool:
+        try:
+            if self.function is not None and self.function.refersTo(None):
+                return True
+        except Exception as error:  # Java may be gone
+            log.debug("job %s: %s", self.job.job_id, error)
+        return self.job.cluster.is_stopped()
+
+
+class LazyJobs:
+    """All of this process; a thread looks after those of an application while there are any."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: list[LazyJob] = []
+        self._watched: set[str] = set()  # applications
+        self._ask_at = MOST_UNASKED
+
+    def add(self, job: LazyJob) -> None:
+        """Keep it until it is forgotten."""
+        self.forget()
+        application = job.actions.application
+        with self._lock:
+            self._jobs.append(job)
+            if application in self._watched:
+                return
+            self._watched.add(application)
+        queries = queries_of(job.job.session)
+        arguments = (application, job.job.cluster, queries)
+        name = "headgate-lazy-jobs"
+        threading.Thread(target=self._look_after, args=arguments, name=name, daemon=True).start()
+
+    def forget(self) -> None:
+        """Close those that nobody can execute any more."""
+        with self._lock:
+            jobs = list(self._jobs)
+        gone = [lazy for lazy in jobs if lazy.is_forgotten]
+        if len(jobs) - len(gone) >= self._ask_at:
+            _collect(jobs[-1].job)
+            gone = [lazy for lazy in jobs if lazy.is_forgotten]
+            self._ask_at = max(MOST_UNASKED, 2 * (len(jobs) - len(gone)))
+        with self._lock:
+            own = [lazy for lazy in gone if lazy in self._jobs]
+            self._jobs = [lazy for lazy in self._jobs if lazy not in gone]
+        for lazy in own:
+            lazy.job.close()
+
+    def interrupt(self, reason: str) -> None:
+        """End the actions whose runs have not begun yet."""
+        with self._lock:
+            jobs = list(self._jobs)
+        for lazy in jobs:
+            lazy.actions.interrupt(reason)
+
+    def _actions(self, application: str) -> list[Actions]:
+        with self._lock:
+            found = [lazy.actions for lazy in self._jobs]
+        return [actions for actions in found if actions.application == application]
+
+    def _look_after(self, application: str, cluster: SparkCluster, queries: Queries) -> None:
+        looked_at_s = time.monotonic()
+        for number in count(1):
+            while (left_s := looked_at_s + LOOK_S - time.monotonic()) > 0:
+                if query := queries.await_end(left_s):
+                    for actions in self._actions(application):
+                        call_safely(actions.query_ended, query)
+            looked_at_s = time.monotonic()
+            try:
+                stages = cluster.query_stages()
+            except Exception as error:  # another version of Spark, or it is gone
+                log.debug("the stages of %s are not known: %s", application, error)
+            else:
+                for actions in self._actions(application):
+                    call_safely(actions.look, stages)
+            if number % FORGET_LOOKS == 0:
+                call_safely(self.forget)
+            with self._lock:
+                if not any(lazy.actions.application == application for lazy in self._jobs):
+                    self._watched.remove(application)
+                    break
+        queries.close()
+
+
+lazy_jobs: Final = LazyJobs()
+
+
+def keep_until_forgotten(job: PreparedJob, function: Any, actions: Actions) -> None:
+    """``function``: Java's object that every plan with the job holds; None: it is not known."""
+    weak = None
+    if function is not None:
+        weak = job.cluster.java.java.lang.ref.WeakReference(function)
+    lazy_jobs.add(LazyJob(job, weak, actions))
+
+
+def _collect(job: PreparedJob) -> None:
+    """Python first: its objects keep those of Java."""
+    gc.collect()
+    try:
+        job.cluster.java.System.gc()
+    except Exception as error:
+        log.debug("Java cannot be asked to collect: %s", error)

@@ -3,7 +3,7 @@
 A program that reads DataFrames has them as the input of its barrier stage. One that ends in a
 DataFrame is a transformation: nothing runs before an action, and each action is a run of its own
 (``actions``). The coordinator keeps such a job until Java has forgotten the last DataFrame that is
-derived from it (``lazy_jobs``).
+derived from it (``LazyJobs``).
 
 A chain of functions on batches, from one DataFrame to another, needs no exchange and no slots at
 the same time: it runs in the partitions of its DataFrame. Law: such a job has as many tasks as its
@@ -26,9 +26,8 @@ from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
 from headgate.plan.stream_graph import NodeKind, StreamGraph
 from headgate.spark.cluster import is_connect
-from headgate.spark.dataframe.actions import Actions
+from headgate.spark.dataframe.actions import Actions, keep_until_forgotten
 from headgate.spark.dataframe.barrier_task import BarrierTask
-from headgate.spark.dataframe.lazy_jobs import keep_until_forgotten
 from headgate.spark.dataframe.partition_task import PartitionTask
 from headgate.spark.dataframe.plan import (
     OUTPUT_SCHEMA,

@@ -21,10 +21,11 @@ from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
 from headgate.base.messages import TaskFigures
 from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
-from headgate.host.driver.checkpoint_keeper import added_figures, wall_ms
+from headgate.host.driver.checkpoint_keeper import added_figures
 from headgate.host.driver.driver_run import DriverRun, RunKey, call_safely
 from headgate.host.driver.inspections import refused
 from headgate.host.driver.state_reads import shown_state
+from headgate.host.net.loop import wall_ms
 from headgate.spark.job import STATUS, PreparedJob
 
 CANCEL_S: Final = 30.0

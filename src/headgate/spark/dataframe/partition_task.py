@@ -55,6 +55,7 @@ from headgate.core.chain.spec import OperatorSpec
 from headgate.functions.context import TaskInfo
 from headgate.host.net.contact import DriverContact
 from headgate.host.net.control_client import ConnectionLost, ControlConnection
+from headgate.host.net.loop import wall_ms
 from headgate.host.shipping.code import unship
 from headgate.host.shipping.failures import describe, readable_traceback
 from headgate.host.worker.worker_log import WorkerLog
@@ -381,11 +382,7 @@ def _handed_over(bridge: BatchBridge, figures: PartitionFigures) -> Iterator[pa.
 
 
 def _context(task: TaskInfo, spec: OperatorSpec) -> OperatorContext:
-    return OperatorContext(spec.name, task, _wall_ms, uid=spec.uid, warn=_warn)
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return OperatorContext(spec.name, task, wall_ms, uid=spec.uid, warn=_warn)
 
 
 def _warn(text: str, error: BaseException | None) -> None:
