@@ -40,7 +40,7 @@ from headgate.cli.user_program import (
     show_error,
 )
 from headgate.host.files.owned_folder import process_folder
-from headgate.spark.cluster import signal_behind
+from headgate.spark.cluster import signal_of
 from headgate.spark.configuration import check_known, given_settings, set_flags
 from headgate.spark.connect import REMOTE, REMOTE_VARIABLE, TOKEN_VARIABLE, remote_of
 from headgate.spark.job_files import import_root
@@ -333,7 +333,7 @@ def _run(script: str, arguments: Sequence[str], jobs: StartedJobs) -> int:
         jobs.wait()
         return exit_code(end) or check_executed(script)
     except Exception as error:
-        cause = signal_behind(error)
+        cause = signal_of(error)
         if isinstance(cause, Terminated | KeyboardInterrupt):
             return end_by_signal(cause, jobs)
         jobs.cancel("the program failed")

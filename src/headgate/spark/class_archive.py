@@ -51,7 +51,7 @@ QUIET: Final = "-Xshare:auto -Xlog:cds*=off"
 
 @dataclass(frozen=True)
 class ClassArchive:
-    """Of one Java and one Spark; it may not exist yet."""
+    """The archive for one Java and one Spark; it may not exist yet."""
 
     folder: Path
     java: Java
@@ -111,7 +111,7 @@ class ClassArchive:
 
 
 def class_archive(java: Java) -> ClassArchive | None:
-    """Of this Java and the installed Spark; None: there can be none here."""
+    """The archive for this Java and the installed Spark; None: there can be none here."""
     if java.major > NEWEST:
         return None
     spec = find_spec("pyspark")

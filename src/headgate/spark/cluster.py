@@ -1,6 +1,6 @@
 """How a Spark session runs a job: the one place that knows which kind of session it is.
 
-``cluster_of`` gives the cluster behind a session. A classic session has the SparkContext of this
+``cluster_of`` gives the cluster of a session. A classic session has the SparkContext of this
 process, which tells and does everything; the other kind is in ``connect``. Law: nobody outside of
 these two asks a session for its SparkContext, for Java's half of anything, or for its kind.
 """
@@ -78,7 +78,7 @@ class SparkCluster(ABC):
     @property
     @abstractmethod
     def application_id(self) -> str:
-        """Of the application, or of the session within an application of several users."""
+        """The id of the application, or of the session where several users share an application."""
 
     @property
     def open_channel(self) -> str:
@@ -156,7 +156,7 @@ class SparkCluster(ABC):
 
     @abstractmethod
     def query_stages(self) -> list[QueryStage]:
-        """Those of queries that run or wait for slots. Raises whatever stands against it."""
+        """Stages of queries that run or wait for slots. Raises any error of the request."""
 
     @abstractmethod
     def driver_hosts(self) -> tuple[str, str]:
@@ -174,14 +174,14 @@ class SparkCluster(ABC):
 
     @abstractmethod
     def cancel_group(self, group: str) -> None:
-        """End its Spark jobs, and their tasks. Raises whatever stands against it.
+        """End its Spark jobs, and their tasks. Raises any error of the request.
 
-        SessionFailed: nobody is there who could.
+        SessionFailed: Spark is not there.
         """
 
     @abstractmethod
     def cancel_stage(self, stage: str, reason: str) -> None:
-        """End one stage, as ``stage_of_task`` names it. Raises whatever stands against it."""
+        """End one stage, as ``QueryStage`` names it. Raises any error of the request."""
 
     @abstractmethod
     def run_barrier(
@@ -214,7 +214,7 @@ class SparkCluster(ABC):
 
 
 def cluster_of(session: "SparkSession") -> SparkCluster:
-    """The cluster behind a session; cheap."""
+    """The cluster of a session; cheap."""
     if is_connect(session):
         from headgate.spark.connect import ConnectCluster
 
@@ -227,7 +227,7 @@ def is_connect(session: "SparkSession") -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect.")
 
 
-def signal_behind(error: BaseException | None) -> BaseException | None:
+def signal_of(error: BaseException | None) -> BaseException | None:
     """What a signal has raised: the error itself, or the one over which a call to Java has failed.
 
     PySpark calls Java once more while an interrupt passes, and Py4J is just closing the connection.
@@ -254,7 +254,7 @@ def drop_java_call() -> None:
 
 
 class ClassicCluster(SparkCluster):
-    """Behind a session whose SparkContext lives in this process; see ``SparkCluster``."""
+    """The cluster of a session whose SparkContext lives in this process."""
 
     def __init__(self, session: "SparkSession") -> None:
         self._context: Any = session.sparkContext

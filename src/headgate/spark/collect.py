@@ -73,7 +73,7 @@ class DriverPrintSink(Sink):
         self.type_info: TypeInformation | None = None
 
     def for_type(self, type_info: TypeInformation | None) -> "DriverPrintSink":
-        """The same for records that a program has declared to be of this type."""
+        """Print records as this type, which the program has declared; returns the sink."""
         self.type_info = type_info
         return self
 
@@ -178,7 +178,7 @@ class CollectedResults:
                 job.wait()
 
     def abandon(self) -> None:
-        """The same without waiting; called by the garbage collector, on whatever thread."""
+        """Close without waiting; called by the garbage collector, on any thread."""
         if not self._closed and not self._ended:
             with suppress(RuntimeError):  # no thread can start when Python ends
                 threading.Thread(target=self.close, name="headgate-abandon", daemon=True).start()

@@ -69,7 +69,7 @@ def place_of(key: str) -> str:
 
 
 def given_settings() -> dict[str, str]:
-    """All sources together."""
+    """The settings of all sources together."""
     return {
         **read_folder(os.environ.get(FOLDER_VARIABLE)),
         **read_variables(os.environ),
@@ -79,7 +79,7 @@ def given_settings() -> dict[str, str]:
 
 
 def read_folder(folder: str | None) -> dict[str, str]:
-    """Of the file in this folder; without one, of the file in the working directory, if any."""
+    """The settings in this folder's file; without a folder, in that of the working directory."""
     path = Path(folder or ".", FILE)
     try:
         text = path.read_text(encoding="utf-8")
@@ -117,7 +117,7 @@ def read_variables(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_spark() -> dict[str, str]:
-    """Of a session that runs, or that spark-submit is about to start; nothing if there is none."""
+    """The settings of a session that runs, or that spark-submit is about to start; else none."""
     in_use = "pyspark" in sys.modules
     if not in_use and "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}

@@ -50,7 +50,7 @@ _PLAN: Final = "EXPLAIN SELECT id FROM range(1)"
 _PARALLELISM: Final = ("spark.default.parallelism", "spark.sql.leafNodeDefaultParallelism")
 """If one of them is set, the plan of a range says nothing about cores."""
 _own_sessions: "Final[list[SparkSession]]" = []
-"""Those that were opened here; a user's own are for their users to stop."""
+"""Sessions that were opened here; others are stopped by whoever opened them."""
 _OPERATION: Final = re.compile(r"SparkConnect_OperationTag_\S*?_Operation_([0-9a-f-]{36})")
 
 
@@ -138,7 +138,7 @@ def operation_of(tags: str | None) -> str:
 
 
 class ConnectCluster(SparkCluster):
-    """Behind a session of Spark Connect; see ``SparkCluster``."""
+    """The cluster of a session of Spark Connect."""
 
     def __init__(self, session: "SparkSession") -> None:
         self._session: Any = session
@@ -224,7 +224,7 @@ class ConnectCluster(SparkCluster):
         )
 
     def slots(self, profile: object | None = None) -> Slots:
-        """None counts as busy: Connect does not say what other sessions of the server run.
+        """No slot counts as busy: Connect does not say what other sessions of the server run.
 
         A server that is gone would cost PySpark ten minutes of retries.
         """

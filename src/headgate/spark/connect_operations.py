@@ -31,13 +31,13 @@ on_operation_ended: Final[list[Callable[[str], None]]] = []
 
 
 def running_operations(client: Any) -> dict[str, int]:
-    """The ids of those that a client waits for, with the number of tasks that were seen to run."""
+    """The ids of operations that a client waits for, with the number of tasks seen to run."""
     own = {name: found for name, found in list(operations.items()) if found.client is client}
     return {name: int(getattr(found.progress, "_running", 0)) for name, found in own.items()}
 
 
 def note_operations() -> None:
-    """Of all clients of this process, from now on; idempotent."""
+    """Note the operations of all clients of this process from now on; idempotent."""
     from pyspark.sql.connect.client.core import SparkConnectClient
 
     client: Any = SparkConnectClient

@@ -134,7 +134,7 @@ def driver_services(
     settings: JobSettings | None = None,
     exchange: ExchangeSettings | None = None,
 ) -> DriverServices:
-    """Those that the workers of a session can reach; the first caller's settings count.
+    """The services that the workers of a session can reach; the first caller's settings count.
 
     Jobs with TLS have ports of their own, at which nothing else is spoken.
     """

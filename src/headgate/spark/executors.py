@@ -76,7 +76,7 @@ def busy_slots(context: Any) -> int:
 
 
 def running_tasks(context: Any, group: str) -> int:
-    """How many tasks of a job group run. Raises whatever stands against the question.
+    """How many tasks of a job group run. Raises any error of the request.
 
     The public status tracker would not do: it may know of no task for seconds after its start.
     """
@@ -99,7 +99,7 @@ class QueryStage:
 
 
 def query_stages(context: Any) -> list[QueryStage]:
-    """All that Spark's scheduler has tasks of. Raises whatever stands against the question."""
+    """All stages that Spark's scheduler has tasks of. Raises any error of the request."""
     found = []
     for tasks in _task_sets(context._jsc.sc().taskScheduler().rootPool()):
         query = _property(tasks, QUERY)
@@ -130,7 +130,7 @@ def _property(tasks: Any, name: str) -> Any:
 
 
 def excluded_executors(context: Any, profile: Any = None) -> tuple[ExcludedExecutor, ...]:
-    """Those that Spark gives no tasks for a while (``spark.excludeOnFailure``)."""
+    """Executors that Spark gives no tasks for a while (``spark.excludeOnFailure``)."""
     from py4j.protocol import Py4JError
 
     spark = context._jsc.sc()
@@ -165,7 +165,7 @@ def _slots_of(executor: Any, profile: Any, spark: Any) -> int:
 
 
 def each(iterator: Any) -> Iterator[Any]:
-    """Of one of Java's or Scala's; Python's own way to end a loop over Java's costs ten calls."""
+    """The items of a Java or Scala iterator; a Python loop over it ends with ten calls."""
     while iterator.hasNext():
         yield iterator.next()
 

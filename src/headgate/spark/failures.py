@@ -43,8 +43,8 @@ MOST_CAUSES: Final = 10
 _STAGE: Final = re.compile(r"\b(?:[Ss]tage |(?:Result|ShuffleMap)Task\()(\d+)")
 """How Spark names a stage; the reason that we give for its end names it, too."""
 _failures: "OrderedDict[tuple[str, str], tuple[str, Outcome]]" = OrderedDict()
-"""Of a Spark application and a stage, or an operation of Spark Connect: the job's name, and how its
-run has ended."""
+"""By application and stage, or operation of Spark Connect: the job's name, and how its run has
+ended."""
 _failures_lock = threading.Lock()
 
 
@@ -177,7 +177,7 @@ def _unfit_worker(text: str) -> CodeUnloadable | None:
 def note_failure(application: str, stage: str, job: str, outcome: Outcome) -> None:
     """A run of a lazy job has failed or was cancelled; the action on the DataFrame is about to.
 
-    With Spark Connect the operation stands behind the stage, and a colon between them.
+    With Spark Connect ``stage`` is the stage and the operation, with a colon between them.
     """
     if outcome.state is JobState.FINISHED:
         return

@@ -73,7 +73,7 @@ LOOK_S: Final = 0.1
 SPARK_END_S: Final = 10.0
 """How long Spark's job may take to end after its task managers have been told to."""
 SPARK_FAILED_S: Final = 1.5
-"""The same for a run that has not finished; Spark may even be about to try its stage again."""
+"""How long Spark's job may take to end after a run that has failed; Spark may retry its stage."""
 SPARK_CANCEL_S: Final = 30.0
 EXIT_S: Final = 5.0
 """How long a program that ends waits for the jobs that it leaves behind."""
@@ -105,7 +105,7 @@ class PreparedJob:
     graph: JobGraph
     slots: int
     memory: ExchangeMemory
-    """Of the exchange in its task managers."""
+    """The memory of the exchange in its task managers."""
     result_addresses: tuple[ResultAddress, ...]
     state: StateSettings
     job_files: JobFiles
@@ -114,7 +114,7 @@ class PreparedJob:
     """Its lines, and those of its workers."""
     secret: SecretDelivery
     keeper: CheckpointKeeper | None = None
-    """Of its checkpoints and restarts; None: the job is a part of a DataFrame, it has none."""
+    """Keeps its checkpoints and restarts; None: a job that is a part of a DataFrame has none."""
     streams: "JobStreams | None" = None
     """Its named inputs and outputs; None: it has none."""
     is_known: bool = False
@@ -141,7 +141,7 @@ class PreparedJob:
         return replace(made, segments=self.memory.segments, logs=self.logs)
 
     def public_contact(self, stage: str) -> PublicContact:
-        """The same for the function that Spark sends; it need not hold the secret."""
+        """The contact in the function that Spark sends, mostly without the secret."""
         return self.secret.public(self.contact_of(stage))
 
     def begin(self, stage: str = "") -> DriverRun:
@@ -167,7 +167,7 @@ class PreparedJob:
             self.keeper.await_settled(SETTLE_S, is_over)
 
     def found_slots(self) -> Slots:
-        """Those that Spark has for its tasks now."""
+        """The slots that Spark has for its tasks now."""
         return self.cluster.slots(self.profile)
 
     def retry_in_ms(self, failure: Failure) -> float | None:
@@ -223,7 +223,7 @@ class JobRemains:
     restarts: int = 0
     checkpoints: CheckpointsRecord = field(default_factory=CheckpointsRecord)
     metrics: Mapping[str, object] = field(default_factory=dict)
-    """Of the job as a whole."""
+    """Metrics of the job as a whole."""
 
 
 class SparkJob:
@@ -263,7 +263,7 @@ class SparkJob:
         return self.graph.name
 
     def status(self) -> JobStatus:
-        """Of the job, not of its present run."""
+        """The status of the job, not of its present run."""
         run = self._run
         state = JobState.CREATED if run is None else run.state
         if (outcome := self._outcome) is not None:
@@ -362,7 +362,7 @@ class SparkJob:
         self._done.wait()
 
     def cancel_soon(self, reason: str, *, suspend: bool = False) -> None:
-        """The same without waiting; it works at any moment, also between two runs."""
+        """Ask all tasks to end, without waiting; at any moment, also between two runs."""
         with self._lock:
             if not self._cancel_reason:
                 self._cancel_reason, self._suspended = reason, suspend

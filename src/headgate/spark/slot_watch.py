@@ -25,7 +25,7 @@ REMIND_S: Final = 60.0
 
 
 class SlotWatch:
-    """Of one run; one thread at a time."""
+    """Watches the slots of one run; one thread at a time."""
 
     def __init__(
         self,

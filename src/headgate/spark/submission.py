@@ -73,7 +73,7 @@ LAST_EXECUTOR_S: Final = 10.0
 on_launched: Final[list[Callable[[SparkJob], None]]] = []
 """Called with every job that this process starts, on the starting thread."""
 on_action_begun: Final[list[Callable[["FrameJob"], None]]] = []
-"""Called with every action on a DataFrame that a job is behind, on a thread of the coordinator."""
+"""Called with every action on a DataFrame that a job computes, on a thread of the coordinator."""
 LAST_LINES_S: Final = 5.0
 """After the end of a job, for its workers to go; they send the last lines of their logs."""
 
@@ -196,8 +196,8 @@ def open_session(
 ) -> tuple[CheckedProgram, "SparkSession", object | None]:
     """The session that the job runs in, protected as the settings ask, with the user's modules.
 
-    Before it the program as it runs there, behind it the resource profile of its tasks; None: the
-    session's.
+    Returned with the program as it runs there, and with the resource profile of its tasks; None:
+    that of the session.
     """
     session = find_session(program.configuration, needed=checked.slots)
     check_authentication(session, required=checked.job.spark_authentication)
@@ -287,7 +287,7 @@ def check_checkpoints(
 def open_keeper(
     program: Program, setup: CheckpointSetup, session: "SparkSession", driver: DriverServices
 ) -> CheckpointKeeper:
-    """Of the checkpoints of a job that is about to start."""
+    """The keeper of the checkpoints of a job that is about to start."""
     if driver.control.knows(setup.job_id):  # the two would drop each other's checkpoints
         raise SettingsInvalid(
             JOB_ID,

@@ -19,7 +19,7 @@ from headgate.core.state.cursor import seen
 from headgate.core.state.keys import key_group
 from headgate.functions.window import CountWindow, GlobalWindow, TimeWindow
 from headgate.host.rocksdb.codec import (
-    BEHIND,
+    AFTER_ALL,
     AddressCodec,
     entry_key,
     entry_of,
@@ -143,7 +143,7 @@ def test_the_key_group_comes_first_and_then_the_state(key: Any) -> None:
 def test_an_entry_of_a_map_is_read_back(key: Any, inner: Any, value: int) -> None:
     address = AddressCodec(128).address(0, seen(key), None)
     place, head = entry_key(address, inner)
-    assert address.prefix < place < address.prefix + BEHIND
+    assert address.prefix < place < address.prefix + AFTER_ALL
     rest = place[len(address.prefix) :]
     found, body = entry_of(rest, address.body(head + pack(value)))
     assert (found, unpack(body)) == (inner, value)

@@ -99,7 +99,7 @@ class CheckpointStore:
 
     def list_checkpoints(self, job: str) -> list[FoundCheckpoint]:
         """Checkpoints of a job, the oldest first; savepoints are elsewhere."""
-        return [_look_in_job(location, job, number) for number, location in self._locations(job)]
+        return [_found_in_job(location, job, number) for number, location in self._locations(job)]
 
     def restore_candidates(self, job: str) -> RestoreCandidates:
         """The newest that is complete and has all its files, and those that are damaged above it.
@@ -108,7 +108,7 @@ class CheckpointStore:
         """
         damaged: list[FoundCheckpoint] = []
         for number, location in reversed(self._locations(job)):
-            found = _look_in_job(location, job, number)
+            found = _found_in_job(location, job, number)
             if found.metadata is not None:
                 errors = missing_files(found.location, found.metadata)
                 if not errors:
@@ -177,7 +177,7 @@ class CheckpointStore:
         """Files that complete checkpoints of a job name; None: one of them cannot be read."""
         named: set[str] = set()
         for number, location in _locations_in(job_folder):
-            found = _look(location, number)
+            found = _found_at(location, number)
             if found.problem:
                 log.warning("all shared files in %s stay: %s", job_folder.shown, found.problem)
                 return None
@@ -249,7 +249,7 @@ def _walk(folder: Folder, depth: int) -> Iterator[FoundCheckpoint]:
     number = checkpoint_number(folder.name)
     below = [entry.name for entry in entries if entry.is_folder]
     if any(entry.name == METADATA_FILE for entry in entries):
-        found = _look(savepoint_location(folder), number)
+        found = _found_at(savepoint_location(folder), number)
         known = found.metadata
         if known is None or known.kind is CheckpointKind.SAVEPOINT or number is None:
             yield found
@@ -270,7 +270,7 @@ def _locations_in(job_folder: Folder) -> Iterator[tuple[int, CheckpointLocation]
             yield number, checkpoint_location(job_folder, number)
 
 
-def _look(location: CheckpointLocation, number: int | None) -> FoundCheckpoint:
+def _found_at(location: CheckpointLocation, number: int | None) -> FoundCheckpoint:
     """What the folder holds; raises StorageUnusable."""
     try:
         known, metadata = read_location(location.own)
@@ -281,9 +281,9 @@ def _look(location: CheckpointLocation, number: int | None) -> FoundCheckpoint:
     return FoundCheckpoint(known, metadata.checkpoint, metadata)
 
 
-def _look_in_job(location: CheckpointLocation, job: str, number: int) -> FoundCheckpoint:
+def _found_in_job(location: CheckpointLocation, job: str, number: int) -> FoundCheckpoint:
     """Look for a checkpoint in a job's folder."""
-    return _in_place(_look(location, number), job, number)
+    return _in_place(_found_at(location, number), job, number)
 
 
 def _in_place(found: FoundCheckpoint, job: str, number: int) -> FoundCheckpoint:

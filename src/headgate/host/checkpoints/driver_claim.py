@@ -43,7 +43,7 @@ class Claim(ABC):
         self._folder = job_folder
         self._job = job
         self._owner = f"process {os.getpid()} on {socket.gethostname()}"
-        """Of this driver, for people."""
+        """This driver, as people read it in errors."""
 
     @abstractmethod
     def take(self) -> None:

@@ -55,7 +55,7 @@ class CheckpointLocation:
         return folder.at(name)
 
     def shared_files(self, paths: Iterable[str]) -> list[str]:
-        """Those of the paths that other checkpoints may name, too."""
+        """The paths, of those given, that other checkpoints may name, too."""
         prefix = self.shared_prefix
         return [path for path in paths if prefix and path.startswith(prefix)]
 

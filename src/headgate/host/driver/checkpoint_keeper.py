@@ -38,7 +38,7 @@ CLOSE_S: Final = 10.0
 LOOK_S: Final = 0.1
 """Between two looks at whether a wait is over."""
 TaskReports: TypeAlias = tuple[TaskFigures | None, TaskFigures | None]
-"""Of a task: the sum over earlier attempts, and the last report of the present one."""
+"""A task's sum over earlier attempts, and its last report in the present attempt."""
 _COUNTED: Final = ("count", "sum")
 """Parts of a user's metrics that only grow, unless the user counts down."""
 _COUNTERS: Final = ("counter", "distribution", "meter")
@@ -119,7 +119,9 @@ class CheckpointKeeper:
                 return
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._work, name=f"headgate-storage-{self.storage.job}", daemon=True
+                    target=self._serve_storage,
+                    name=f"headgate-storage-{self.storage.job}",
+                    daemon=True,
                 )
                 self._thread.start()
         self._queue.put(act)
@@ -168,18 +170,18 @@ class CheckpointKeeper:
         self._closed = True
         self._queue.put(None)
         stays, latest = retains_checkpoints(state, self.recovery.settings.retention), self.latest
-        is_closed = self._do(partial(self.storage.close, stays))
+        is_closed = self._run_logged(partial(self.storage.close, stays))
         self._is_dropped = not (stays and self.storage.is_lasting)
         if latest is not None and is_closed and not self._is_dropped:
             where = self.storage.location(latest.metadata.checkpoint, latest.directory).shown
             log.info("job %s is over; it can go on from %s", self.storage.job, where)
 
-    def _work(self) -> None:
+    def _serve_storage(self) -> None:
         log_always_with(self._log_facts)
         while (act := self._queue.get()) is not None:
-            self._do(act)
+            self._run_logged(act)
 
-    def _do(self, act: Callable[[], None]) -> bool:
+    def _run_logged(self, act: Callable[[], None]) -> bool:
         """Whether it succeeded."""
         try:
             act()
@@ -246,7 +248,7 @@ def added_figures(before: TaskFigures | None, now: TaskFigures) -> TaskFigures:
 
 
 def _waiting(before: TaskFigures) -> TaskFigures:
-    """Of a task that has not reported since the restart."""
+    """The figures of a task that has not reported since the restart."""
     state, user, slot = TaskState.DEPLOYING, before.user, before.slot
     return structs.replace(only_counts(before), state=state, user=user, slot=slot)
 

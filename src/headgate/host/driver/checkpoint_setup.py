@@ -96,9 +96,9 @@ class CheckpointSetup:
         """The job whose checkpoint this one goes on from, perhaps itself; empty: it begins."""
         self.restored_checkpoint: int | None = None
         """The number of that checkpoint; None: the job begins."""
-        start = self._look_around()
+        start = self._find_start()
         if start is not None and program is not None:
-            with _sound(start.metadata.checkpoint):
+            with _consistent(start.metadata.checkpoint):
                 self.graph = build_job_graph(inherit_groups(program, start.metadata))
         if start is not None:
             self.restores(start)  # or it is refused now
@@ -140,7 +140,7 @@ class CheckpointSetup:
 
     def _open(self, storage: JobCheckpoints, in_place: bool) -> CheckpointKeeper:
         # A driver thought dead may have completed one more before the job was claimed.
-        if self.is_known and (start := self._look_around()) is not None:
+        if self.is_known and (start := self._find_start()) is not None:
             self.restores(start)
         inner = storage.storage
         history = CheckpointHistory(
@@ -218,7 +218,7 @@ class CheckpointSetup:
 
     def restores(self, start: StoreCheckpoint) -> dict[str, TaskRestore]:
         """What each task gets back from it; raises RestoreRefused."""
-        with _sound(start.metadata.checkpoint):
+        with _consistent(start.metadata.checkpoint):
             return restore(
                 start.metadata,
                 self.graph,
@@ -237,7 +237,7 @@ class CheckpointSetup:
             )
         self.takes_any = False
 
-    def _look_around(self) -> StoreCheckpoint | None:
+    def _find_start(self) -> StoreCheckpoint | None:
         """The checkpoint to restore, left by earlier drivers or named by the settings.
 
         Raises CheckpointsDamaged if earlier drivers have left none that is intact.
@@ -316,7 +316,7 @@ class CheckpointSetup:
 
 
 @contextmanager
-def _sound(checkpoint: int) -> Iterator[None]:
+def _consistent(checkpoint: int) -> Iterator[None]:
     """Metadata with a valid checksum may still be inconsistent."""
     try:
         yield

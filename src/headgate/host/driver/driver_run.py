@@ -168,7 +168,7 @@ class DriverRun:
 
     @property
     def task_managers(self) -> list[TaskManagerFigures]:
-        """Those that are here, by slot; until the first report only who they are."""
+        """The connected task managers, by slot; before the first report without figures."""
         with self._lock:
             return [self._processes[slot] for slot in sorted(self._processes)]
 
@@ -197,11 +197,11 @@ class DriverRun:
         call()
 
     def cancel(self, reason: str) -> None:
-        self._tell(lambda: self._machine.cancel(reason, now_ms()))
+        self._report(lambda: self._machine.cancel(reason, now_ms()))
 
     def fail(self, failure: Failure) -> None:
         """The launcher of the task managers saw them fail; a task may report a better reason."""
-        self._tell(lambda: self._machine.failed(failure, now_ms()))
+        self._report(lambda: self._machine.failed(failure, now_ms()))
 
     def savepoint(self, directory: str, stop: Stop = Stop.NO) -> "Future[str]":
         """Take a savepoint in this unused directory, and perhaps stop the job with it.
@@ -214,7 +214,7 @@ class DriverRun:
             wanted.append(self._savepoints.wanted(directory, stop))
             return self._machine.savepoint_wanted(directory, stop, now_ms())
 
-        self._tell(asked)
+        self._report(asked)
         return wanted[0]
 
     def inspect(self, task: str, what: Inspection, timeout_s: float) -> "Future[Found]":
@@ -286,7 +286,7 @@ class DriverRun:
             self._hosts[slot] = f"{message.host}:{message.pid}"
             return self._machine.manager_registered(slot, message.data_address, now_ms())
 
-        self._tell(registered)
+        self._report(registered)
         return problem
 
     def line_opened(self, opened: StateLineOpened, line: ControlPeer) -> bool:
@@ -312,25 +312,27 @@ class DriverRun:
 
     def unfit(self, slot: int, failure: Failure) -> None:
         """The task manager of a slot could not start."""
-        self._tell(lambda: self._machine.manager_failed(slot, failure, now_ms()))
+        self._report(lambda: self._machine.manager_failed(slot, failure, now_ms()))
 
     def received(self, message: ToDriver) -> None:
         """Handle a message of a task manager; those of another run are ignored."""
         match message:
             case TaskChanged(run, task, state, failure):
                 self._log.debug("run %s: task %s is %s", run, task, state.value)
-                self._tell(lambda: self._machine.task_changed(run, task, state, failure, now_ms()))
+                self._report(
+                    lambda: self._machine.task_changed(run, task, state, failure, now_ms())
+                )
             case TimeReported(run, task, group, watermark_ms):
-                self._tell(lambda: self._machine.time_reported(run, task, group, watermark_ms))
+                self._report(lambda: self._machine.time_reported(run, task, group, watermark_ms))
             case SplitsWanted():
-                self._tell(lambda: self._machine.splits_wanted(message))
+                self._report(lambda: self._machine.splits_wanted(message))
             case SourceTimeReported():
-                self._tell(lambda: self._machine.source_time_reported(message))
+                self._report(lambda: self._machine.source_time_reported(message))
             case RowsSent(run, slot, rows):
-                self._tell(lambda: self._machine.rows_sent(run, slot, rows, now_ms()))
+                self._report(lambda: self._machine.rows_sent(run, slot, rows, now_ms()))
             case CheckpointAcked() | CheckpointDeclined() | CheckpointWanted():
                 self._log.debug("run %s: %s", message.run, type(message).__name__)
-                self._tell(lambda: self._machine.checkpoint_reported(message, now_ms()))
+                self._report(lambda: self._machine.checkpoint_reported(message, now_ms()))
             case Inspected():
                 with self._lock:
                     calls = self._inspections.answered(message)
@@ -354,14 +356,14 @@ class DriverRun:
             return self._machine.manager_lost(slot, problem, now_ms())
 
         unanswered: list[Callable[[], None]] = []
-        self._tell(gone)
+        self._report(gone)
         _make(unanswered)
 
     def supersede(self, slot: int) -> None:
-        self._tell(lambda: self._machine.superseded(slot, now_ms()))
+        self._report(lambda: self._machine.superseded(slot, now_ms()))
 
     def give_up(self, reason: str) -> None:
-        self._tell(lambda: self._machine.given_up(reason, now_ms()))
+        self._report(lambda: self._machine.given_up(reason, now_ms()))
 
     @property
     def is_gone(self) -> bool:
@@ -389,7 +391,7 @@ class DriverRun:
             self._linger_until_ms = None
             self.hang_up("it did not leave after the end of its run")
         else:
-            self._tell(lambda: self._machine.tick(now))
+            self._report(lambda: self._machine.tick(now))
 
     def hang_up(self, problem: str) -> None:
         with self._lock:
@@ -397,7 +399,7 @@ class DriverRun:
         for peer in peers:
             peer.hang_up(problem)
 
-    def _tell(self, event: Callable[[], list[Effect]]) -> None:
+    def _report(self, event: Callable[[], list[Effect]]) -> None:
         calls: list[Callable[[], None]] = []  # to be made without the lock
         with self._lock:
             for effect in event():
@@ -419,9 +421,13 @@ class DriverRun:
             case StoreCheckpoint():
                 self._put(partial(self._store, effect))
             case DropCheckpoint():
-                self._put(partial(self._as_owner, partial(self._keep().storage.drop, effect)))
+                self._put(
+                    partial(self._as_owner, partial(self._require_keeper().storage.drop, effect))
+                )
             case DiscardStates():
-                self._put(partial(self._as_owner, partial(self._keep().storage.discard, effect)))
+                self._put(
+                    partial(self._as_owner, partial(self._require_keeper().storage.discard, effect))
+                )
             case SavepointDone():
                 return self._savepoints.done(effect)
             case Warn(text):
@@ -468,17 +474,17 @@ class DriverRun:
         self, run: str, uid: str, position: bytes, splits: Sequence[SplitData], is_last: bool
     ) -> None:
         discovered = partial(self._machine.splits_discovered, run, uid, position, splits, is_last)
-        self._tell(discovered)
+        self._report(discovered)
 
     def discovery_failed(self, run: str, failure: Failure) -> None:
-        self._tell(lambda: self._machine.discovery_failed(run, failure, now_ms()))
+        self._report(lambda: self._machine.discovery_failed(run, failure, now_ms()))
 
     # On the keeper's thread.
 
     def _store(self, store: StoreCheckpoint) -> None:
         checkpoint, problem = store.metadata.checkpoint, ""
         try:
-            self._as_owner(partial(self._keep().storage.store, store))
+            self._as_owner(partial(self._require_keeper().storage.store, store))
         except Exception as error:  # the machine needs an answer in any case
             problem = str(error) or type(error).__name__
             self._log.warning(
@@ -486,7 +492,7 @@ class DriverRun:
             )
         else:
             self._log.info("run %s: checkpoint %d is complete", self.key, checkpoint)
-        self._tell(lambda: self._machine.stored(checkpoint, problem, now_ms()))
+        self._report(lambda: self._machine.stored(checkpoint, problem, now_ms()))
 
     def _as_owner(self, act: Callable[[], None]) -> None:
         """Access the storage; if another driver has claimed the job, this run is over."""
@@ -503,7 +509,7 @@ class DriverRun:
             # A storage may recover; any other error would come again.
             is_final = not isinstance(error, StorageUnusable)
             failure = structs.replace(describe(error), is_final=is_final)
-            self._tell(lambda: self._machine.plan_failed(failure, now_ms()))
+            self._report(lambda: self._machine.plan_failed(failure, now_ms()))
             return
 
         def planned() -> list[Effect]:
@@ -515,14 +521,14 @@ class DriverRun:
                 self.records.attempt_begun()
             return effects
 
-        self._tell(planned)
+        self._report(planned)
 
-    def _keep(self) -> CheckpointKeeper:
+    def _require_keeper(self) -> CheckpointKeeper:
         assert self._keeper is not None, f"run {self.key} keeps nothing"
         return self._keeper
 
     def _put(self, act: Callable[[], None]) -> None:
-        self._keep().put(act)
+        self._require_keeper().put(act)
 
 
 def call_safely(callback: Callable[..., None], *arguments: object) -> None:

@@ -38,7 +38,7 @@ _DIGITS_AT_ONCE: Final = 8
 _int_at = struct.Struct("<i").unpack_from
 _double_at = struct.Struct("<d").unpack_from
 
-BEHIND: Final = b"\xff"
+AFTER_ALL: Final = b"\xff"
 """Greater than every byte that may follow an address."""
 
 _PACKED: Final = frozenset({int, str, float, bool})
@@ -186,7 +186,7 @@ class Address(msgspec.Struct, frozen=True, gc=False):
 
     def body(self, data: bytes) -> bytes:
         """The value after the head."""
-        return behind_head(data) if self.head else data
+        return after_head(data) if self.head else data
 
 
 class StoredAddress(msgspec.Struct, frozen=True):
@@ -244,7 +244,7 @@ class AddressCodec:
         if form == _HEADED_FORM:
             found, namespace = in_head(data, self._load)
             found = found.key if type(found) is Frozen else found
-            return StoredAddress(group, state, found, namespace, prefix, rest, behind_head(data))
+            return StoredAddress(group, state, found, namespace, prefix, rest, after_head(data))
         namespace = decode_key(space_form)
         if form != _PLAIN_FORM:
             kind = self._classes[form - 1]
@@ -312,7 +312,7 @@ def entry_of(rest: bytes, body: bytes, load: Load = loads) -> tuple[Key, bytes]:
     form = read_form(rest)
     if _is_form_decodable(form):
         return decode_key(form), body
-    return in_head(body, load), behind_head(body)
+    return in_head(body, load), after_head(body)
 
 
 def head_of(thing: object) -> bytes:
@@ -326,7 +326,7 @@ def in_head(data: bytes, load: Load = loads) -> Record:
     return load(memoryview(data)[_LENGTH.size :])
 
 
-def behind_head(data: bytes) -> bytes:
+def after_head(data: bytes) -> bytes:
     """The bytes of the value itself."""
     return data[_LENGTH.size + _LENGTH.unpack_from(data)[0] :]
 

@@ -31,7 +31,7 @@ from rocksdict import (
 from headgate.base.errors import StateUnstorable
 from headgate.base.settings import MIB, StateCompression, StateSettings
 from headgate.host.files.owned_folder import OwnedFolder, sweep
-from headgate.host.rocksdb.codec import BEHIND
+from headgate.host.rocksdb.codec import AFTER_ALL
 
 BLOCK_BYTES: Final = 8 * 1024
 BLOOM_BITS: Final = 10
@@ -165,12 +165,12 @@ class Database:
 
     def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Entries whose keys have this prefix, in their order."""
-        until = read_until(prefix + BEHIND)
+        until = read_until(prefix + AFTER_ALL)
         yield from self._checked(self._open.items(from_key=prefix, read_opt=until))
 
     def values(self, prefix: bytes) -> list[bytes]:
         """The values of such entries."""
-        until = read_until(prefix + BEHIND)
+        until = read_until(prefix + AFTER_ALL)
         try:
             return list(self._open.values(from_key=prefix, read_opt=until))
         except Exception as error:
@@ -178,7 +178,7 @@ class Database:
 
     def has(self, prefix: bytes) -> bool:
         """Whether there is such an entry."""
-        until = read_until(prefix + BEHIND)
+        until = read_until(prefix + AFTER_ALL)
         try:
             return next(self._open.keys(from_key=prefix, read_opt=until), None) is not None
         except Exception as error:
@@ -186,7 +186,7 @@ class Database:
 
     def remove(self, prefix: bytes) -> None:
         """Delete such entries, one by one: RocksDB reads slowly past many deleted ranges."""
-        until = read_until(prefix + BEHIND)
+        until = read_until(prefix + AFTER_ALL)
         try:
             found = list(self._open.keys(from_key=prefix, read_opt=until))
         except Exception as error:

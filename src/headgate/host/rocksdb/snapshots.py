@@ -268,7 +268,7 @@ class Increment:
 
     def __init__(self, known: Mapping[str, Piece]) -> None:
         self.known = known
-        """Those that are in the storage."""
+        """Data files that are in the storage already."""
         self.named: dict[str, Piece] = {}
         """All of them, once they are written."""
 

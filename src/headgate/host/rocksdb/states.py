@@ -30,7 +30,7 @@ from headgate.host.rocksdb.cache import (
 from headgate.host.rocksdb.codec import (
     Address,
     AddressCodec,
-    behind_head,
+    after_head,
     entry_key,
     entry_of,
     pack,
@@ -41,11 +41,11 @@ from headgate.host.rocksdb.database import Database, WriteEntry
 _NUMBER: Final = struct.Struct(">Q")
 
 
-class _Spaced:
+class _NamespacedKey:
     """Marks a cache key that has a namespace; no key of a user holds it."""
 
 
-SPACED: Final = _Spaced()
+NAMESPACED: Final = _NamespacedKey()
 
 
 class StateResources:
@@ -92,7 +92,7 @@ class StoredValues:
             raise self._database.trouble(error) from error
         if data is None:
             return None
-        return cached_form_of(behind_head(data) if headed else data)
+        return cached_form_of(after_head(data) if headed else data)
 
     def _store(self, entries: list[tuple[CacheKey, Record]]) -> None:
         self._database.write(self.as_written(entries))
@@ -171,12 +171,12 @@ class NamespacedRocksValue(RocksValue):
 def cache_key_at(cursor: Cursor) -> CacheKey:
     """The cache key of the cursor's key and namespace."""
     space = cursor.namespace
-    return cursor.key if space is None else (cursor.key, space, SPACED)
+    return cursor.key if space is None else (cursor.key, space, NAMESPACED)
 
 
 def key_and_namespace(cache_key: CacheKey) -> tuple[Key, Namespace]:
     """What a cache key stands for; the key is as the cursor holds it."""
-    if type(cache_key) is tuple and len(cache_key) == 3 and cache_key[2] is SPACED:
+    if type(cache_key) is tuple and len(cache_key) == 3 and cache_key[2] is NAMESPACED:
         return cache_key[0], cache_key[1]
     return cache_key, None
 
@@ -265,7 +265,7 @@ class RocksMap(MapState[Record, Record]):
         if data is None:
             return None
         body = address.body(data)
-        return unpack(behind_head(body) if len(head) > len(address.head) else body)
+        return unpack(after_head(body) if len(head) > len(address.head) else body)
 
     def put(self, key: Record, value: Record) -> None:
         db_key, head = entry_key(self._here(), hashable(key))

@@ -336,7 +336,7 @@ class GroupSpool:
 
     @property
     def groups(self) -> set[int]:
-        """Those that have entries."""
+        """Key groups that have entries."""
         return {*self._groups, *self._places}
 
     def take(self, group: int) -> Iterator[Entry]:

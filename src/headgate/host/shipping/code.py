@@ -129,7 +129,7 @@ class ShippingPickler(cloudpickle.CloudPickler):  # type: ignore[misc] # it has 
     def __init__(self, target: io.BytesIO) -> None:
         super().__init__(target, protocol=5)
         self.classes: dict[str, type] = {}
-        """Those of ``__main__``, by their names."""
+        """Classes of ``__main__``, by their names."""
         self.submodules: set[str] = set()
         """What functions find as attributes of packages."""
 
@@ -393,7 +393,7 @@ def with_definitions(
 
 
 def _definitions_of(function: object, read: Read) -> Iterator[Definition]:
-    """Those that begin where the function does, or one of its methods."""
+    """The definitions that begin where the function, or one of its methods, does."""
     for candidate in (function, *(_method_of(function, name) for name in METHODS)):
         plain = plain_function(candidate)
         if plain is None:

@@ -45,11 +45,11 @@ MOST_NOTES: Final = 1_000
 
 
 _folders: list[str] = []
-"""That of this process, as soon as somebody is to note something in it."""
+"""The folder of this process, once exits are to be noted in it."""
 
 
 def threads_of(prefix: str) -> list[threading.Thread]:
-    """Those of tasks and sources, not those that serve them."""
+    """Threads of tasks and sources whose names begin so, without those that serve them."""
     return [
         thread
         for thread in threading.enumerate()

@@ -125,13 +125,13 @@ class Inspections:
         try:
             name = f"{INSPECTION_THREADS} of {question.task}"
             threading.Thread(
-                target=self._look, args=(question, look), name=name, daemon=True
+                target=self._inspect, args=(question, look), name=name, daemon=True
             ).start()
         except BaseException:
             self._ended()
             raise
 
-    def _look(self, question: Inspect, look: Callable[[], Found]) -> None:
+    def _inspect(self, question: Inspect, look: Callable[[], Found]) -> None:
         try:
             self._answer(question, look())
         except BaseException as error:  # the user's code may raise anything

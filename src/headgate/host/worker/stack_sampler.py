@@ -120,7 +120,7 @@ class StackSampler:
     def _run(self) -> None:
         began, began_cpu_s = time.perf_counter(), time.thread_time()
         while (samplings := self._pending()) is not None:
-            self._look(samplings)
+            self._sample_stacks(samplings)
             soonest = min(sampling.next_at for sampling in samplings)
             spent_s = time.thread_time() - began_cpu_s
             affordable = began + (spent_s - FREE_S) / SHARE
@@ -128,7 +128,7 @@ class StackSampler:
             self._bell.acquire(timeout=max(0.0, pause_s))
 
     def _pending(self) -> "list[_Sampling] | None":
-        """Those under way; None: the thread ends, and the next one who asks starts another."""
+        """The questions under way; None: the thread ends, and the next question starts another."""
         with self._lock:
             for sampling in self._samplings:
                 sampling.is_over = sampling.is_over or self._closed
@@ -141,7 +141,7 @@ class StackSampler:
             sampling.finish()
         return pending
 
-    def _look(self, samplings: "Iterable[_Sampling]") -> None:
+    def _sample_stacks(self, samplings: "Iterable[_Sampling]") -> None:
         with _short_turns:
             time.sleep(random.uniform(0.0, APPROACH_S))
             now = time.perf_counter()

@@ -288,12 +288,12 @@ class TaskManager:
         if tasks is None:
             return
         if self._runs.stuck_at_ms is None:
-            self._look_at_commits(tasks)
+            self._check_commits(tasks)
         if not self._line.has_backlog:
             process = self._process.figures(self._worker.environment.pool)
             self._line.send(Metrics(self._runs.run, tasks.report(), process))
 
-    def _look_at_commits(self, tasks: Deployment) -> None:
+    def _check_commits(self, tasks: Deployment) -> None:
         """One that does not end fails the job; its thread is left to the cancellation."""
         overdue = tasks.overdue_commits()
         for task, checkpoint, timeout_ms in overdue:
@@ -327,7 +327,7 @@ class ProcessFigures:
 
 
 def _cores() -> int:
-    """Those that the process may use."""
+    """The number of cores that the process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

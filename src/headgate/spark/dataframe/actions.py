@@ -28,7 +28,7 @@ from headgate.control.life_cycle import JobState
 from headgate.host.driver.driver_run import DriverRun, RunKey, call_safely
 from headgate.observe.notebook import kernel_shell
 from headgate.observe.web.server import page_server
-from headgate.spark.cluster import SparkCluster, cluster_of, signal_behind
+from headgate.spark.cluster import SparkCluster, cluster_of, signal_of
 from headgate.spark.dataframe.frame_job import CANCEL_S, FrameJob
 from headgate.spark.dataframe.queries import Queries, queries_of
 from headgate.spark.executors import QueryStage
@@ -58,7 +58,7 @@ MOST_UNASKED: Final = 64
 
 
 class Actions:
-    """Of one DataFrame and whatever is derived from it; called by the coordinator's threads."""
+    """The actions on one DataFrame and what is derived from it; called by coordinator threads."""
 
     def __init__(self, session: "SparkSession", program: Program, tasks: int | None = None) -> None:
         """``tasks``: of a job that runs in partitions; None: it runs in a barrier stage."""
@@ -370,7 +370,7 @@ def _watch_cells() -> None:
 
 
 def _cell_ended(result: Any = None, *_: object) -> None:
-    if isinstance(signal_behind(getattr(result, "error_in_exec", None)), KeyboardInterrupt):
+    if isinstance(signal_of(getattr(result, "error_in_exec", None)), KeyboardInterrupt):
         jobs = list(_running.values())
         for job in jobs:
             job.cancel_soon(INTERRUPTED)

@@ -250,7 +250,7 @@ def _needs_one_batch(make: object) -> bool:
 def partition_count(frame: "DataFrame") -> int | None:
     """How many partitions a DataFrame surely has when an action runs; None: who knows.
 
-    Nothing is executed for the answer. Behind most shuffles Spark decides at run time.
+    Nothing is executed for the answer. After most shuffles Spark decides at run time.
     """
     if is_connect(frame.sparkSession):
         return None
@@ -262,7 +262,7 @@ def partition_count(frame: "DataFrame") -> int | None:
 
 
 def _count(plan: Any) -> int | None:
-    """Of a physical plan; the partitions behind a shuffle may be put together at run time."""
+    """The partitions of a physical plan; after a shuffle Spark may join them at run time."""
     if _is_settled(plan):
         return int(plan.execute().getNumPartitions())
     kind = str(plan.getClass().getSimpleName())

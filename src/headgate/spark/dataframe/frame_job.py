@@ -186,7 +186,7 @@ class FrameJob:
         return CheckpointsRecord()
 
     def log_lines(self, after: int = 0, limit: int = 1000) -> list[LogLine]:
-        """Of all actions on the DataFrame, the oldest first."""
+        """Lines of all actions on the DataFrame, the oldest first."""
         return self._log.lines(after, limit)
 
     def inspect(self, task: str, what: Inspection, timeout_s: float = 10.0) -> "Future[Found]":
@@ -239,6 +239,6 @@ def _add(sums: dict[str, TaskFigures], more: Sequence[TaskFigures]) -> None:
 
 
 def _times(reached: Mapping[JobState, int], run: DriverRun) -> dict[JobState, int]:
-    """Those of a job with those of one of its runs, whose end need not be that of the job."""
+    """A job's times with those of one of its runs, whose end need not be that of the job."""
     own = run.records.state_times()
     return {**{state: own[state] for state in own if not state.has_ended}, **reached}

@@ -86,7 +86,7 @@ class PartitionFigures:
 
     def __init__(self) -> None:
         self.operators: Callable[[], Sequence[OperatorFigures]] = list
-        """Those of its operators, once there are any."""
+        """The figures of its operators, once there are any."""
         self.idle_s = 0.0
         """Time spent waiting for Spark's input."""
         self.held_up_s = 0.0
@@ -94,13 +94,13 @@ class PartitionFigures:
         self._began = time.perf_counter()
 
     def figures(self) -> tuple[list[OperatorFigures], float, float, float]:
-        """Those of its operators, and its times in seconds: busy, held up and idle."""
+        """The figures of its operators, and its times in seconds: busy, held up and idle."""
         busy_s = time.perf_counter() - self._began - self.held_up_s - self.idle_s
         return list(self.operators()), busy_s, self.held_up_s, self.idle_s
 
 
 class ProcessReport:
-    """Of one process and stage; a thread sends it until the last partition is done."""
+    """The report of one process and stage; a thread sends it until the last partition is done."""
 
     def __init__(self, contact: DriverContact, stage: str, first: PartitionFigures) -> None:
         """``first``: the partition that it begins with."""

@@ -148,7 +148,7 @@ def by_position(frame: "DataFrame") -> "DataFrame":
 
 
 def output_plan(rows: "DataFrame", slots: int) -> "DataFrame":
-    """Rows of a barrier stage behind a shuffle: Spark allows little directly behind the stage.
+    """The rows of a barrier stage after a shuffle: Spark allows little directly after the stage.
 
     What one task has sent stays together and in order, so that nothing has to be sorted.
     """

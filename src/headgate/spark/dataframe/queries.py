@@ -112,7 +112,7 @@ class PlanNode:
     kind: str
     """The name of Spark's class."""
     count: int | None = None
-    """Of a limit or an offset; None: it is no plain number."""
+    """The number of rows of a limit or an offset; None: it is no literal number."""
     is_job: bool = False
     """It is the job's stage; what is below does not matter."""
     children: "list[PlanNode]" = field(default_factory=list)
@@ -144,7 +144,7 @@ class Queries(Protocol):
 
 
 def queries_of(session: "SparkSession") -> Queries:
-    """Those of the application of a session."""
+    """The queries of the application of a session."""
     return ConnectQueries() if is_connect(session) else ClassicQueries(session)
 
 
@@ -259,7 +259,7 @@ def _node(plan: Any, job: int, left: list[int]) -> PlanNode | None:
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
-    """Those of a plan with its subqueries and what is cached of it, as many as are looked at."""
+    """The nodes of a plan with its subqueries and what is cached of it, at most MOST_NODES."""
     left = [plan]
     for _ in range(MOST_NODES):
         if not left:
@@ -272,7 +272,7 @@ def _nodes(plan: Any) -> Iterator[Any]:
 
 
 def _number_of(node: Any) -> int | None:
-    """Of the function that a node of a plan runs on batches; None: it runs none."""
+    """The number of the function that a plan's node runs on batches; None: it runs none."""
     kind = node.getClass().getSimpleName()
     if kind == "MapInArrow":
         return int(node.functionExpr().resultId().id())
@@ -280,7 +280,7 @@ def _number_of(node: Any) -> int | None:
 
 
 def function_of(stage: Any) -> tuple[Any, int] | None:
-    """Of a DataFrame that is the stage of a job: Java's function object, and its number.
+    """Java's function object, and its number, of a DataFrame that is the stage of a job.
 
     With Spark Connect there is no object, and the number is the plan's. None: this version of Spark
     does not tell.

@@ -111,7 +111,7 @@ class StateTable:
         return self._own_values(entries)
 
     def _own_values(self, entries: Sequence[Entry]) -> list[Sequence[Any]]:
-        """Of the state; no step of Python's for each entry, but for windows and timed lists."""
+        """The values of one state; no Python step per entry, except for windows and timed lists."""
         kinds, names, namespaces, keys, held = zip(*entries, strict=True) if entries else _EMPTY
         if {*names} - {self.state}:
             is_own = list(map(self.state.__eq__, names))
@@ -139,7 +139,7 @@ class StateTable:
         return [*places, values]
 
     def operator_values(self, rows: Sequence[OperatorRow]) -> list[Sequence[Any]]:
-        """The same of what an operator keeps without keys."""
+        """What an operator keeps without keys, column by column, in the table's order."""
         own = (row for row in rows if self.state in ("", row.state))
         found = ((row.state, row.kind, row.subtask, row.map_key, row.value) for row in own)
         return _columns(found, len(self.columns))
@@ -191,7 +191,7 @@ def spark_type(shape: TypeShape | None, of_float: str = "float") -> str:
 def _keyed_table(operator: SavedOperator, state: str, key: str) -> StateTable:
     shape = operator.shape(state)
     if shape is None:
-        stored, is_windowed, types = _look(operator, state)
+        stored, is_windowed, types = _stored_state(operator, state)
     else:
         stored = shape.kind if shape.kind in ("list", "map") else VALUE
         types = tuple(shape.types)
@@ -206,7 +206,9 @@ def _keyed_table(operator: SavedOperator, state: str, key: str) -> StateTable:
     return StateTable(KEYED_TABLE, columns, state, stored)
 
 
-def _look(operator: SavedOperator, state: str) -> tuple[str, bool, tuple[TypeShape | None, ...]]:
+def _stored_state(
+    operator: SavedOperator, state: str
+) -> tuple[str, bool, tuple[TypeShape | None, ...]]:
     """For states that the checkpoint does not note: those of windows, and of older versions."""
     others: dict[str, None] = dict.fromkeys(operator.state_names())
     for _, _, entries in operator.entries():

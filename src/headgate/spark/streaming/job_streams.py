@@ -237,7 +237,7 @@ class StreamHome:
     job_id: str
     name: str
     folder: str
-    """Of checkpoints; empty: there is none."""
+    """The folder of checkpoints; empty: there is none."""
     origin: str
     """The job whose checkpoint is restored; empty: none is."""
     checkpoint: int | None
@@ -246,7 +246,7 @@ class StreamHome:
 
 
 class JobStreams:
-    """Of one job; closed with it."""
+    """The inputs and outputs of one job; closed with it."""
 
     def __init__(self, program: Program, place: StreamHome) -> None:
         """Raises PlanInvalid."""

@@ -50,7 +50,7 @@ class OutputStreamReader(DataSourceStreamReader):
         self._fresh = ""
         """The token of a query that begins here; claimed with its first real offset."""
         self._token = self._after = ""
-        """Of this query, and of the one that had the output when it began; empty: not known."""
+        """Tokens of this query and of the query that read the output before; empty: not known."""
         self._owner_at = 0.0
         self._latest: dict[str, Any] = {"read": {}}
 

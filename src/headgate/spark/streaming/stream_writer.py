@@ -38,7 +38,7 @@ BATCH: Final = "streaming.sql.batchId"
 LOOK_S: Final = 0.05
 JOB_LOOK_S: Final = 0.5
 ROWS: Final = 10_000
-"""Of a batch that is made of single rows, where PySpark hands over no batches."""
+"""Rows in a batch that is made of single rows, where PySpark hands over no batches."""
 
 _Writer: Any = getattr(datasource, "DataSourceStreamArrowWriter", datasource.DataSourceStreamWriter)
 _GETS_BATCHES: Final = hasattr(datasource, "DataSourceStreamArrowWriter")
