@@ -130,6 +130,15 @@ def workers(count: int) -> Iterator[list[Worker]]:
         yield started
 
 
+@contextmanager
+def serving(contact: DriverContact) -> Iterator[list[Worker]]:
+    """Two workers that serve the two slots of a job."""
+    with workers(2) as both:
+        for slot, worker in enumerate(both):
+            worker.serve(contact, slot)
+        yield both
+
+
 def ended(run: DriverRun) -> Outcome:
     outcome = run.wait(PATIENCE_S)
     assert outcome is not None, f"run {run.key} is {run.state}: {task_states(run)}"

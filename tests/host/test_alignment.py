@@ -19,7 +19,7 @@ from headgate.host.driver.control_server import ControlServer
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode
-from tests.host.control_rig import TIMES, Launcher, ended, workers
+from tests.host.control_rig import TIMES, Launcher, ended, serving
 from tests.host.jobs import LineFile, written
 from tests.host.rig import eventually
 
@@ -105,9 +105,7 @@ def test_a_fast_source_waits_for_a_slow_one_and_goes_on_after_its_end(
     folder, go = tmp_path / "lines", tmp_path / "go"
     folder.mkdir()
     run, contact = launcher.begin(race(folder, go))
-    with workers(2) as (first, second):
-        first.serve(contact, 0)
-        second.serve(contact, 1)
+    with serving(contact) as (first, second):
         eventually(lambda: "1000" in written(folder) or run.outcome is not None, "the limit")
         time.sleep(0.2)  # it would run on now, if nobody held it back
         assert run.outcome is None

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from headgate.core.chain.async_calls import AsyncWork, Retry
-from headgate.core.chain.async_queue import PendingCall
 from headgate.host.worker import async_calls
-from headgate.host.worker.async_calls import LoopCalls
 from tests.core.chain.kit import StubRetryStrategy
+from tests.host.async_kit import DrivenCalls
 from tests.host.rig import eventually
 
 LONG_MS = 60_000
@@ -51,43 +50,14 @@ class Lookup:
         return [("late", value)]
 
 
-class CallsWithoutTask:
-    """Drives calls as a task does; counts how often the task would be notified."""
-
-    def __init__(self, function: Lookup, timeout_ms: float = LONG_MS, retry: Any = None) -> None:
-        self.notified = 0
-        self.function = function
-        work = AsyncWork(function, function.begin, function.end, timeout_ms, retry and Retry(retry))
-        self.calls = LoopCalls(lambda call: call(), "test", work, self._notify)
-
-    def _notify(self) -> None:
-        self.notified += 1
-
-    def submit(self, *records: Any) -> list[PendingCall]:
-        slots = [PendingCall(record, None) for record in records]
-        self.calls.submit(slots)
-        return slots
-
-    def take(self, count: int) -> list[PendingCall]:
-        taken: list[PendingCall] = []
-
-        def enough() -> bool:
-            taken.extend(self.calls.take())
-            return len(taken) >= count
-
-        eventually(enough, f"{count} answers")
-        return taken
-
-    def __enter__(self) -> "CallsWithoutTask":
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.calls.close()
+def driven_calls(function: Lookup, timeout_ms: float = LONG_MS, retry: Any = None) -> DrivenCalls:
+    strategy = retry and Retry(retry)
+    return DrivenCalls(AsyncWork(function, function.begin, function.end, timeout_ms, strategy))
 
 
 def test_calls_run_side_by_side_and_all_of_the_function_in_one_thread() -> None:
     function = Lookup()
-    with CallsWithoutTask(function) as driven:
+    with driven_calls(function) as driven:
         driven.submit(1, 2)
         driven.submit(3)
         eventually(lambda: len(function.attempts) == 3, "three calls at once")
@@ -106,7 +76,7 @@ def test_answers_are_told_once_until_they_are_taken() -> None:
         async def answer(self, value: Any) -> Any:
             return [value]
 
-    with CallsWithoutTask(AtOnce()) as driven:
+    with driven_calls(AtOnce()) as driven:
         for number in range(50):
             driven.submit(*range(number * 10, number * 10 + 10))
         eventually(lambda: sum(map(len, driven.calls._ended)) == 500, "all answers")
@@ -133,7 +103,7 @@ def test_a_slow_call_is_cancelled_and_answered_by_timeout() -> None:
                 raise
             return [value]
 
-    with CallsWithoutTask(Slow(), timeout_ms=30) as driven:
+    with driven_calls(Slow(), timeout_ms=30) as driven:
         driven.submit("slow", "fast")
         answers = {slot.record: slot.results for slot in driven.take(2)}
     assert answers == {"slow": [("late", "slow")], "fast": ["fast"]}
@@ -141,7 +111,7 @@ def test_a_slow_call_is_cancelled_and_answered_by_timeout() -> None:
 
 
 def test_deadlines_of_later_calls_are_kept_too() -> None:
-    with CallsWithoutTask(Lookup(), timeout_ms=30) as driven:
+    with driven_calls(Lookup(), timeout_ms=30) as driven:
         driven.submit(1)
         time.sleep(0.01)
         driven.submit(2)
@@ -162,7 +132,7 @@ def test_an_answer_that_comes_after_the_timeout_is_dropped() -> None:
             ended.set()
             return ["after all"]
 
-    with CallsWithoutTask(Stubborn(), timeout_ms=20) as driven:
+    with driven_calls(Stubborn(), timeout_ms=20) as driven:
         (slot,) = driven.submit(1)
         driven.take(1)
         assert ended.wait(10)
@@ -176,7 +146,7 @@ def test_an_error_in_timeout_comes_back_with_the_record() -> None:
         def timeout(self, value: Any) -> Any:
             raise TimeoutError(f"{value} took too long")
 
-    with CallsWithoutTask(Fails(), timeout_ms=10) as driven:
+    with driven_calls(Fails(), timeout_ms=10) as driven:
         driven.submit(1)
         (slot,) = driven.take(1)
         assert str(slot.error) == "1 took too long"
@@ -193,7 +163,7 @@ def test_an_error_comes_back_and_the_loop_goes_on(error: BaseException) -> None:
                 raise error
             return [value]
 
-    with CallsWithoutTask(Fails()) as driven:
+    with driven_calls(Fails()) as driven:
         driven.submit("bad")
         assert driven.take(1)[0].error is error
         driven.submit("good")
@@ -205,7 +175,7 @@ def test_a_call_that_is_cancelled_by_the_function_itself_is_an_error() -> None:
         async def answer(self, value: Any) -> Any:
             raise asyncio.CancelledError
 
-    with CallsWithoutTask(Cancels()) as driven:
+    with driven_calls(Cancels()) as driven:
         driven.submit(1)
         assert "async_invoke() of Cancels was cancelled" in str(driven.take(1)[0].error)
 
@@ -215,7 +185,7 @@ def test_a_wrong_result_is_an_error() -> None:
         async def answer(self, value: Any) -> Any:
             return value
 
-    with CallsWithoutTask(Bare()) as driven:
+    with driven_calls(Bare()) as driven:
         driven.submit(1, None)
         texts = [str(slot.error) for slot in driven.take(2)]
     assert "The result of AsyncFunction should be of list type" in texts[0]
@@ -230,7 +200,7 @@ def test_a_result_is_the_receivers_own_before_the_next_call_runs() -> None:
             kept.append(value)
             return [kept]
 
-    with CallsWithoutTask(Reuses()) as driven:
+    with driven_calls(Reuses()) as driven:
         driven.submit(1, 2)
         assert [slot.results for slot in driven.take(2)] == [[[1]], [[1, 2]]]
 
@@ -244,7 +214,7 @@ def test_calls_see_no_context_variables_of_each_other() -> None:
             variable.set(value)
             return [before]
 
-    with CallsWithoutTask(Sets()) as driven:
+    with driven_calls(Sets()) as driven:
         driven.submit(1, 2, 3)
         assert [slot.results for slot in driven.take(3)] == [[None]] * 3
 
@@ -260,7 +230,7 @@ def test_retries_follow_the_strategy() -> None:
         5, lambda found: not found, lambda e: isinstance(e, ConnectionError)
     )
     strategy.get_backoff_time_millis = lambda attempt: 1.0  # type: ignore[method-assign]
-    with CallsWithoutTask(Flaky(), retry=strategy) as driven:
+    with driven_calls(Flaky(), retry=strategy) as driven:
         driven.submit("a", "b")
         assert {s.record: s.results for s in driven.take(2)} == {"a": ["a"], "b": ["b"]}
         assert driven.function.attempts == {"a": 4, "b": 4}
@@ -272,7 +242,7 @@ def test_retries_stay_within_the_timeout() -> None:
             raise ConnectionError
 
     strategy = StubRetryStrategy(10**9, error=lambda e: True)
-    with CallsWithoutTask(Fails(), timeout_ms=50, retry=strategy) as driven:
+    with driven_calls(Fails(), timeout_ms=50, retry=strategy) as driven:
         driven.submit(1)
         assert driven.take(1)[0].results == [("late", 1)]
         attempts = driven.function.attempts[1]
@@ -301,7 +271,7 @@ def test_begin_may_use_the_loop_and_what_it_makes_serves_the_calls() -> None:
         def end(self) -> Any:
             asyncio.run(asyncio.sleep(0))  # as careless programs do
 
-    with CallsWithoutTask(WithPool()) as driven:
+    with driven_calls(WithPool()) as driven:
         driven.submit(1)
         assert driven.take(1)[0].results == [1]
 
@@ -316,7 +286,7 @@ def test_begin_and_end_may_be_coroutines() -> None:
             await asyncio.sleep(0)
             self.seen.append("end")
 
-    with CallsWithoutTask(Async()) as driven:
+    with driven_calls(Async()) as driven:
         assert driven.function.seen == ["begin"]
     assert driven.function.seen == ["begin", "end"]
 
@@ -331,7 +301,7 @@ def test_a_failing_begin_ends_the_function_and_the_thread() -> None:
 
     function = Fails()
     with pytest.raises(OSError, match="no server"):
-        CallsWithoutTask(function)
+        driven_calls(function)
     assert function.seen == ["end"]
 
 
@@ -340,7 +310,7 @@ def test_a_failing_end_is_raised_by_close() -> None:
         def end(self) -> Any:
             raise OSError("still busy")
 
-    driven = CallsWithoutTask(Fails())
+    driven = driven_calls(Fails())
     with pytest.raises(OSError, match="still busy"):
         driven.calls.close()
     driven.calls.close()
@@ -363,7 +333,7 @@ def test_close_cancels_calls_and_what_they_have_started() -> None:
         def end(self) -> Any:
             self.seen.append(sorted(cancelled))
 
-    with CallsWithoutTask(Spawns()) as driven:
+    with driven_calls(Spawns()) as driven:
         driven.submit("call")
         eventually(lambda: bool(driven.function.attempts), "the call")
         driven.submit("never begun, perhaps")
@@ -384,7 +354,7 @@ def test_close_waits_for_blocking_work_in_the_executor() -> None:
 
             await asyncio.get_running_loop().run_in_executor(None, block)
 
-    with CallsWithoutTask(Blocks()) as driven:
+    with driven_calls(Blocks()) as driven:
         driven.submit(1)
         assert began.wait(10)
     assert ended == [1]
@@ -398,7 +368,7 @@ def test_a_function_may_stop_the_loop_but_not_end_it() -> None:
             await asyncio.sleep(0)
             return [value]
 
-    with CallsWithoutTask(Stops()) as driven:
+    with driven_calls(Stops()) as driven:
         driven.submit(1, 2)
         assert sorted(slot.record for slot in driven.take(2)) == [1, 2]
 
@@ -418,7 +388,7 @@ def test_a_coroutine_that_ignores_its_cancellation_is_cancelled_again(
                     ignored.append(value)
             return await asyncio.sleep(60)
 
-    with caplog.at_level(logging.ERROR), CallsWithoutTask(Stubborn()) as driven:
+    with caplog.at_level(logging.ERROR), driven_calls(Stubborn()) as driven:
         driven.submit(1)
         eventually(lambda: bool(driven.function.attempts), "the call")
     assert ignored == [1, 1]
@@ -431,11 +401,11 @@ def test_no_thread_no_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(RuntimeError, match="can't start"):  # and the loop is closed: no_leaks
-        CallsWithoutTask(Lookup())
+        driven_calls(Lookup())
 
 
 def test_something_else_of_the_function_is_called_where_it_lives() -> None:
-    driven = CallsWithoutTask(Lookup())
+    driven = driven_calls(Lookup())
     driven.submit(1, 2)
     names = [driven.calls.run(lambda: threading.current_thread().name) for _ in range(2)]
     assert set(names) == driven.function.threads == {"headgate-async-test"}

@@ -9,54 +9,22 @@ from typing import Any
 
 import pytest
 
-from headgate.base.figures import BatchFigures
-from headgate.core.chain.async_queue import PendingCall
 from headgate.functions.async_functions import Batching, RateLimit, RateLimited
 from headgate.functions.time import Time
 from headgate.host.worker import async_calls
-from headgate.host.worker.async_calls import LoopCalls
 from tests.core.chain.batch_kit import Negate, batch_work
 from tests.core.chain.kit import StubRetryStrategy
+from tests.host.async_kit import DrivenCalls
 from tests.host.rig import eventually
 
 
-class BatchesWithoutTask:
-    """Drives calls as a task does."""
-
-    def __init__(self, *args: Any, **fields: Any) -> None:
-        work = batch_work(*args, **fields)
-        self.calls = LoopCalls(lambda call: call(), "test", work, lambda: None)
-
-    def submit(self, *records: Any) -> list[PendingCall]:
-        slots = [PendingCall(record, None) for record in records]
-        self.calls.submit(slots)
-        return slots
-
-    def take(self, count: int) -> list[PendingCall]:
-        taken: list[PendingCall] = []
-
-        def enough() -> bool:
-            taken.extend(self.calls.take())
-            return len(taken) >= count
-
-        eventually(enough, f"{count} answers")
-        return taken
-
-    def figures(self) -> BatchFigures:
-        figures = self.calls.figures()
-        assert figures is not None
-        return figures
-
-    def __enter__(self) -> "BatchesWithoutTask":
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.calls.close()
+def driven_batches(*args: Any, **fields: Any) -> DrivenCalls:
+    return DrivenCalls(batch_work(*args, **fields))
 
 
 def test_records_are_called_in_batches_and_the_rest_after_its_wait() -> None:
     function = Negate()
-    with BatchesWithoutTask(function, Batching(3, Time.milliseconds(20))) as driven:
+    with driven_batches(function, Batching(3, Time.milliseconds(20))) as driven:
         driven.submit(1, 2, 3, 4)
         answers = driven.take(4)
     assert {slot.record: slot.results for slot in answers} == {n: [-n] for n in (1, 2, 3, 4)}
@@ -64,7 +32,7 @@ def test_records_are_called_in_batches_and_the_rest_after_its_wait() -> None:
 
 
 def test_the_end_of_the_input_begins_an_unfinished_batch() -> None:
-    with BatchesWithoutTask(None, Batching(10, Time.hours(1))) as driven:
+    with driven_batches(None, Batching(10, Time.hours(1))) as driven:
         driven.submit(1, 2)
         driven.calls.input_ended()
         assert len(driven.take(2)) == 2
@@ -79,7 +47,7 @@ def test_calls_begin_no_faster_than_the_limit_allows() -> None:
             return await super().async_invoke_batch(values)
 
     limit = RateLimit(10, burst=Time.milliseconds(0))
-    with BatchesWithoutTask(Notes(), Batching(1), rate_limit=limit, timeout_ms=250) as driven:
+    with driven_batches(Notes(), Batching(1), rate_limit=limit, timeout_ms=250) as driven:
         driven.submit(*range(5))
         answers = driven.take(5)
         assert all(slot.error is None for slot in answers), "the limiter's time does not count"
@@ -96,7 +64,7 @@ def test_a_refused_batch_is_called_again_after_the_pause() -> None:
             return found
 
     function = Refuses()
-    with BatchesWithoutTask(function, Batching(2), timeout_ms=300) as driven:
+    with driven_batches(function, Batching(2), timeout_ms=300) as driven:
         began = time.monotonic()
         driven.submit(1, 2)
         assert all(slot.error is None for slot in driven.take(2))
@@ -119,7 +87,7 @@ def test_a_slow_call_is_cancelled_and_its_late_outcome_dropped() -> None:
         def timeout(self, value: Any) -> Any:
             return ("late", value)
 
-    with BatchesWithoutTask(Slow(), Batching(2), timeout_ms=20) as driven:
+    with driven_batches(Slow(), Batching(2), timeout_ms=20) as driven:
         driven.submit(1, 2)
         answers = driven.take(2)
         assert cancelled.wait(10)
@@ -136,7 +104,7 @@ def test_retries_follow_the_strategy() -> None:
             return found
 
     retry = StubRetryStrategy(5, error=lambda e: isinstance(e, ConnectionError))
-    with BatchesWithoutTask(Flaky(), Batching(2), retry) as driven:
+    with driven_batches(Flaky(), Batching(2), retry) as driven:
         driven.submit(1, 2)
         assert [slot.results for slot in driven.take(2)] == [[-1], [-2]]
         assert driven.figures().retries == 2
@@ -150,7 +118,7 @@ def test_an_error_comes_back_and_the_loop_goes_on(error: BaseException) -> None:
                 raise error
             return values
 
-    with BatchesWithoutTask(Fails(), Batching(1)) as driven:
+    with driven_batches(Fails(), Batching(1)) as driven:
         driven.submit("bad")
         assert driven.take(1)[0].error is error
         driven.submit("good")
@@ -162,7 +130,7 @@ def test_a_call_that_is_cancelled_by_the_function_itself_is_an_error() -> None:
         async def async_invoke_batch(self, values: list[Any]) -> list[Any]:
             raise asyncio.CancelledError
 
-    with BatchesWithoutTask(Cancels(), Batching(1)) as driven:
+    with driven_batches(Cancels(), Batching(1)) as driven:
         driven.submit(1)
         assert "async_invoke_batch() of Cancels was cancelled" in str(driven.take(1)[0].error)
 
@@ -176,7 +144,7 @@ def test_calls_see_no_context_variables_of_each_other() -> None:
             variable.set(values[0])
             return [before]
 
-    with BatchesWithoutTask(Sets(), Batching(1, max_calls=1)) as driven:
+    with driven_batches(Sets(), Batching(1, max_calls=1)) as driven:
         driven.submit(1, 2, 3)
         assert [slot.results for slot in driven.take(3)] == [[None]] * 3
 
@@ -193,7 +161,7 @@ def test_close_ends_calls_that_wait_for_anything() -> None:
             return values
 
     limit = RateLimit(0.1)
-    with BatchesWithoutTask(Stuck(), Batching(1), rate_limit=limit) as driven:
+    with driven_batches(Stuck(), Batching(1), rate_limit=limit) as driven:
         driven.submit(1, 2, 3)
         eventually(lambda: driven.figures().in_flight == 1, "the first call")
     assert ended == [[1]]
@@ -213,7 +181,7 @@ def test_a_function_that_blocks_the_loop_is_named_in_the_log(
             await asyncio.sleep(0.05)
             return values
 
-    driven = BatchesWithoutTask(Blocks(), Batching(1, max_calls=1))
+    driven = driven_batches(Blocks(), Batching(1, max_calls=1))
     with caplog.at_level(logging.WARNING), driven:
         driven.submit(1, 2)
         driven.take(2)

@@ -1,7 +1,6 @@
 """Inspections of tasks in other processes, end to end; none of them harms its job."""
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,23 +16,9 @@ from headgate.base.inspections import (
     WaitingRecords,
 )
 from headgate.control.life_cycle import JobState
-from headgate.host.driver.control_server import ControlServer
-from tests.host.control_rig import TIMES, Launcher, ended, workers
+from tests.host.control_rig import Launcher, ended, serving
 from tests.host.jobs import flows, job_of, slow_double
 from tests.host.rig import eventually
-
-
-@pytest.fixture
-def launcher(no_leaks: None) -> Iterator[Launcher]:
-    with ControlServer(times=TIMES) as server:
-        yield Launcher(server)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "lines"
-    made.mkdir()
-    return made
 
 
 def test_stacks_channels_and_waiting_records_of_a_task_in_another_process_are_seen(
@@ -45,9 +30,7 @@ def test_stacks_channels_and_waiting_records_of_a_task_in_another_process_are_se
         early.result(5)
     with pytest.raises(InspectionFailed, match=r"task 7\.0 cannot be .*the job has no such task"):
         run.inspect("7.0", SampleStacks(), 5).result(5)
-    with workers(2) as (first, second):
-        first.serve(contact, 0)
-        second.serve(contact, 1)
+    with serving(contact) as (first, second):
         eventually(lambda: flows(folder), "data flows")
         asked = [run.inspect(f"{vertex}.0", SampleStacks(0.5), 20) for vertex in (0, 1, 2)]
         found = [future.result(30) for future in asked]
@@ -89,9 +72,7 @@ def test_who_waits_is_answered_when_the_job_ends_and_when_the_time_is_over(
     launcher: Launcher, folder: Path
 ) -> None:
     run, contact = launcher.begin(job_of(folder, count=None))
-    with workers(2) as (first, second):
-        first.serve(contact, 0)
-        second.serve(contact, 1)
+    with serving(contact) as (first, second):
         eventually(lambda: flows(folder), "data flows")
         second.signal(signal.SIGSTOP)
         slot = {task.id: task.slot for task in run._machine.plan.tasks}
@@ -114,9 +95,7 @@ def test_a_worker_that_is_killed_while_it_samples_ends_the_inspection_with_a_sen
     launcher: Launcher, folder: Path
 ) -> None:
     run, contact = launcher.begin(job_of(folder, count=None))
-    with workers(2) as (first, second):
-        first.serve(contact, 0)
-        second.serve(contact, 1)
+    with serving(contact) as (first, second):
         eventually(lambda: flows(folder), "data flows")
         task = next(task.id for task in run._machine.plan.tasks if task.slot == 1)
         asked = run.inspect(task, SampleStacks(50), 20)

@@ -1,7 +1,6 @@
 """State of tasks in other processes is read while they run; none of it harms the job."""
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,19 +8,12 @@ import pytest
 from headgate.base.errors import StateUnreadable
 from headgate.base.messages import StateLineOpened
 from headgate.control.life_cycle import JobState
-from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.state_reads import StateRead, shown_state
-from tests.host.control_rig import TIMES, Launcher, ended, workers
+from tests.host.control_rig import Launcher, ended, serving, workers
 from tests.host.reading_kit import KEYS, Halt, ReadJob, Shape, counted_job
 from tests.host.rig import eventually
 
 PATIENCE_S = 60.0
-
-
-@pytest.fixture
-def launcher(no_leaks: None) -> Iterator[Launcher]:
-    with ControlServer(times=TIMES) as server:
-        yield Launcher(server)
 
 
 def read(job: ReadJob, state: str, *keys: object) -> list[object]:
@@ -33,9 +25,7 @@ def test_every_kind_of_state_is_read_from_the_task_that_has_the_key(launcher: La
     run, contact = launcher.begin(graph)
     job = ReadJob(graph, run)
     early = StateRead(job, "counts", "count", [1], PATIENCE_S)
-    with workers(2) as (first, second):
-        first.serve(contact, 0)
-        second.serve(contact, 1)
+    with serving(contact) as (first, second):
         assert early.result() is not None, "it waits for the job to start"
         keys = range(KEYS)
         eventually(lambda: read(job, "count", *keys) == [10] * KEYS, "all records counted")

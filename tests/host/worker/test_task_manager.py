@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from tests.host.control_rig import (
     ended,
     impatient,
     replace_times,
+    serving,
     task_states,
     workers,
 )
@@ -31,25 +31,10 @@ from tests.host.processes import ROOT
 from tests.host.rig import eventually
 
 
-@pytest.fixture
-def launcher(no_leaks: None) -> Iterator[Launcher]:
-    with ControlServer(times=TIMES) as server:
-        yield Launcher(server)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "lines"
-    made.mkdir()
-    return made
-
-
 @pytest.mark.parametrize("batch", [False, True])
 def test_a_job_is_deployed_runs_and_finishes(launcher: Launcher, folder: Path, batch: bool) -> None:
     run, contact = launcher.begin(job_of(folder, batch=batch))
-    with workers(2) as (first, second):
-        first.serve(contact, 0)
-        second.serve(contact, 1)
+    with serving(contact) as (first, second):
         assert ended(run).state is JobState.FINISHED
         first.returned()
         second.returned()
@@ -65,9 +50,7 @@ def test_a_failure_reaches_the_driver_with_operator_traceback_and_itself(
     launcher: Launcher, folder: Path
 ) -> None:
     run, contact = launcher.begin(job_of(folder, FailLater(folder), count=None))
-    with workers(2) as (first, second):
-        first.serve(contact, 0)
-        second.serve(contact, 1)
+    with serving(contact) as (first, second):
         outcome = ended(run)
         first.returned()
         second.returned()
@@ -83,9 +66,7 @@ def test_a_failure_reaches_the_driver_with_operator_traceback_and_itself(
 
 def test_a_job_can_be_cancelled(launcher: Launcher, folder: Path) -> None:
     run, contact = launcher.begin(job_of(folder, count=None))
-    with workers(2) as (first, second):
-        first.serve(contact, 0)
-        second.serve(contact, 1)
+    with serving(contact) as (first, second):
         eventually(lambda: flows(folder), "data flows")
         launcher.server.cancel("job", "enough")
         outcome = ended(run)
@@ -97,9 +78,7 @@ def test_a_job_can_be_cancelled(launcher: Launcher, folder: Path) -> None:
 
 def test_figures_come_while_the_job_runs(launcher: Launcher, folder: Path) -> None:
     run, contact = launcher.begin(job_of(folder, count=None))
-    with workers(2) as (first, second):
-        first.serve(contact, 0)
-        second.serve(contact, 1)
+    with serving(contact) as (first, second):
         eventually(lambda: flows(folder), "data flows")
         eventually(lambda: any(f.records_in > 10 for f in run.figures if f.vertex == 2), "figures")
         run.cancel("enough")
@@ -112,9 +91,7 @@ def test_a_worker_that_is_killed_fails_the_job_and_names_its_slot(
     launcher: Launcher, folder: Path
 ) -> None:
     run, contact = launcher.begin(job_of(folder, count=None))
-    with workers(2) as (first, second):
-        first.serve(contact, 0)
-        second.serve(contact, 1)
+    with serving(contact) as (first, second):
         eventually(lambda: flows(folder), "data flows")
         second.signal(signal.SIGKILL)
         outcome = ended(run)
@@ -130,9 +107,7 @@ def test_a_worker_that_freezes_is_given_up_after_the_heartbeat_timeout(
     times = replace_times(TIMES, heartbeat_timeout_ms=2_000)
     with ControlServer(times=times) as server:
         run, contact = Launcher(server).begin(job_of(folder, count=None))
-        with workers(2) as (first, second):
-            first.serve(contact, 0)
-            second.serve(contact, 1)
+        with serving(contact) as (first, second):
             eventually(lambda: flows(folder), "data flows")
             second.signal(signal.SIGSTOP)
             outcome = ended(run)
@@ -169,9 +144,7 @@ def test_workers_end_when_the_driver_is_gone(folder: Path, number: signal.Signal
             assert driver.stdout is not None
             contact = pickle.loads(bytes.fromhex(driver.stdout.readline()))
             contact = impatient(contact, heartbeat_timeout_ms=2_000)
-            with workers(2) as (first, second):
-                first.serve(contact, 0)
-                second.serve(contact, 1)
+            with serving(contact) as (first, second):
                 eventually(lambda: flows(folder), "data flows")
                 driver.send_signal(number)
                 problem = "nothing was heard" if number is signal.SIGSTOP else ""
