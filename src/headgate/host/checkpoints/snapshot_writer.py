@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -125,28 +125,22 @@ class WriterPool:
             return self._queue.popleft() if self._queue else None
 
 
+@dataclass(eq=False, slots=True)
 class SnapshotWriters:
     """The snapshot writers of one run. ``send`` never waits; ``post`` calls inside the baton."""
 
-    def __init__(
-        self,
-        run: str,
-        attempt: int,
-        order: CheckpointOrder,
-        pool: WriterPool,
-        send: Send,
-        post: Post,
-    ) -> None:
-        self.run = run
-        self.attempt = attempt
-        self.order = order
-        self.pool = pool
-        self.send = send
-        self.post = post
-        self._job_folder: Folder | None = None
-        self._closed = False
-        self._open: dict[SnapshotWriter, None] = {}
-        self._changed = threading.Condition(threading.Lock())
+    run: str
+    attempt: int
+    order: CheckpointOrder
+    pool: WriterPool
+    send: Send
+    post: Post
+    _job_folder: Folder | None = None
+    _closed: bool = False
+    _open: "dict[SnapshotWriter, None]" = field(default_factory=dict)
+    _changed: threading.Condition = field(
+        default_factory=lambda: threading.Condition(threading.Lock())
+    )
 
     def start(
         self, task: SnapshotTask, snapshot: TaskSnapshot, done: Callable[[], None]

@@ -33,7 +33,6 @@ from headgate.host.rocksdb.snapshots import (
     FileSnapshot,
     Increments,
     RocksSnapshot,
-    SnapshotSource,
     Timers,
     entries_in,
     groups_in,
@@ -149,7 +148,7 @@ class RocksBackend:
 
     def _whole(self) -> RocksSnapshot:
         """Fast: what only the caches hold is copied, not written."""
-        source = SnapshotSource(
+        return RocksSnapshot(
             self._groups,
             self._max_parallelism,
             {number: name for name, number in self._numbers.items()},
@@ -157,8 +156,9 @@ class RocksBackend:
             self.catalog.sieves(),
             tuple((name, values, values.cache.copy()) for name, values in self._values.items()),
             self._timers(),
+            self._codec,
+            self._database.everything(),
         )
-        return RocksSnapshot(source, self._codec, self._database.everything())
 
     def _files(self, checkpoint: int) -> FileSnapshot:
         """Fast: a bounded number of dirty values goes to the database."""

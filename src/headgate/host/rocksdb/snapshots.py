@@ -57,11 +57,11 @@ _READ: Final = (1, _VERSION)
 _PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotSource:
-    """What a backend hands to its snapshot; it does not change any more."""
+@dataclass(eq=False, slots=True)
+class RocksSnapshot:
+    """See ``Snapshot``; what a backend hands over does not change any more."""
 
-    groups: range
+    key_groups: range
     max_parallelism: int
     names: Mapping[int, str]
     """Names of states, by number."""
@@ -70,27 +70,17 @@ class SnapshotSource:
     unwritten: tuple[tuple[str, StoredValues, DirtyEntries], ...]
     """The name of a state, its values, and the entries that only its cache held."""
     timers: Timers
-
-
-class RocksSnapshot:
-    """See ``Snapshot``."""
-
-    def __init__(
-        self, source: SnapshotSource, codec: AddressCodec, stored: Iterator[tuple[bytes, bytes]]
-    ) -> None:
-        """``stored``: the entries of the database at this moment, by key."""
-        self._source = source
-        self._codec = codec
-        self._stored: Iterator[tuple[bytes, bytes]] = stored
+    codec: AddressCodec
+    stored: Iterator[tuple[bytes, bytes]]
+    """The entries of the database at this moment, by key."""
 
     def groups(self) -> Iterator[tuple[int, bytes]]:
         """The non-empty ones, in order."""
-        source = self._source
         over = self._sort_unwritten()
-        timers = timers_by_group(source.timers, source.max_parallelism)
-        runs = groupby(together(self._codec, self._stored), lambda found: found[0].group)
+        timers = timers_by_group(self.timers, self.max_parallelism)
+        runs = groupby(together(self.codec, self.stored), lambda found: found[0].group)
         run = next(runs, None)
-        for group in source.groups:
+        for group in self.key_groups:
             stored: Iterable[list[StoredAddress]] = ()
             if run is not None and run[0] == group:
                 stored = [*run[1]]
@@ -98,7 +88,7 @@ class RocksSnapshot:
             fresh = over.get(group, {})
             entries = [*self._sifted(self._entries(stored, fresh)), *timers.get(group, ())]
             if entries:
-                yield group, write_group(group, source.max_parallelism, entries)
+                yield group, write_group(group, self.max_parallelism, entries)
 
     def files(self, store: SnapshotFiles) -> dict[str, Piece]:
         """None: the groups hold everything."""
@@ -106,14 +96,13 @@ class RocksSnapshot:
 
     def close(self) -> None:
         """Let RocksDB drop what only this snapshot needs. Idempotent."""
-        self._stored = iter(())
+        self.stored = iter(())
 
     def _sort_unwritten(self) -> dict[int, dict[bytes, Entry | None]]:
         """Cached entries by group and database key; None: deleted."""
         found: dict[int, dict[bytes, Entry | None]] = {}
-        source = self._source
-        for name, values, unwritten in source.unwritten:
-            kind = source.stored_as[name]
+        for name, values, unwritten in self.unwritten:
+            kind = self.stored_as[name]
             for cache_key, value in unwritten.items():
                 prefix = values.address(cache_key).prefix
                 key, namespace = key_and_namespace(cache_key)
@@ -124,7 +113,7 @@ class RocksSnapshot:
         return found
 
     def _sifted(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        sieves = self._source.sieves
+        sieves = self.sieves
         for kind, name, namespace, key, content in entries:
             left = sieves[name](content) if name in sieves else content
             if left is not None or name not in sieves:
@@ -133,13 +122,12 @@ class RocksSnapshot:
     def _entries(
         self, stored: Iterable[list[StoredAddress]], fresh: dict[bytes, Entry | None]
     ) -> Iterator[Entry]:
-        source = self._source
         for places in stored:
             first = places[0]
             if first.prefix in fresh:
                 continue
-            name = source.names[first.state]
-            kind = source.stored_as[name]
+            name = self.names[first.state]
+            kind = self.stored_as[name]
             yield kind, name, first.namespace, first.key, content(kind, places)
         yield from (entry for entry in fresh.values() if entry is not None)
 
@@ -311,46 +299,38 @@ class Increments:
         self._pending.pop(checkpoint, None)
 
 
+@dataclass(eq=False, slots=True)
 class FileSnapshot:
     """See ``Snapshot``: a folder with hard links to the database's files, and the timers."""
 
-    def __init__(
-        self,
-        folder: Path,
-        catalog: DatabaseCatalog,
-        codec: AddressCodec,
-        unwritten: list[UnwrittenValues],
-        timers: Timers,
-        increment: Increment,
-    ) -> None:
-        self._folder = folder
-        self._catalog = catalog
-        self._codec = codec
-        self._unwritten = unwritten
-        self._timers = timers
-        self._increment = increment
+    folder: Path
+    catalog: DatabaseCatalog
+    codec: AddressCodec
+    unwritten: list[UnwrittenValues]
+    timers: Timers
+    increment: Increment
 
     def groups(self) -> Iterator[tuple[int, bytes]]:
         """The timers, which are in no file."""
-        max_parallelism = self._catalog.max_parallelism
-        for group, entries in sorted(timers_by_group(self._timers, max_parallelism).items()):
+        max_parallelism = self.catalog.max_parallelism
+        for group, entries in sorted(timers_by_group(self.timers, max_parallelism).items()):
             yield group, write_group(group, max_parallelism, entries)
 
     def files(self, store: SnapshotFiles) -> dict[str, Piece]:
         """See ``Snapshot``; readers have options of their own and need no write-ahead log."""
-        increment = self._increment
+        increment = self.increment
         found: dict[str, Piece] = {}
         written: list[WriteEntry] = []
-        for values, entries in self._unwritten:
+        for values, entries in self.unwritten:
             written += values.as_written(entries)
         if written:
             found[UNWRITTEN_FILE] = store.append(msgspec.msgpack.encode(written))
         # Only now: entries written above may have namespaces of new classes.
-        catalog = replace(self._catalog, classes=self._codec.classes)
+        catalog = replace(self.catalog, classes=self.codec.classes)
         found[CATALOG_FILE] = store.append(catalog.pack())
         named: dict[str, Piece] = {}
-        for name in sorted(os.listdir(self._folder)):
-            path = self._folder / name
+        for name in sorted(os.listdir(self.folder)):
+            path = self.folder / name
             if name.endswith(DATA):
                 known = increment.known.get(name)
                 named[name] = store.share(str(path)) if known is None else known
@@ -361,8 +341,8 @@ class FileSnapshot:
 
     def close(self) -> None:
         """Remove the links. A thread that is still in ``files`` fails; its result is unwanted."""
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._timers, self._unwritten = (), []
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.timers, self.unwritten = (), []
 
 
 def write_late_entries(folder: Path, load: Load = loads) -> DatabaseCatalog:
@@ -399,27 +379,19 @@ def entries_in(folder: Path, groups: range) -> Iterator[Sequence[WriteEntry]]:
 
 def groups_in(folder: Path, catalog: DatabaseCatalog, groups: range) -> Iterator[tuple[int, bytes]]:
     """The non-empty key groups of a fetched database, in the form that every backend reads."""
-    codec = AddressCodec(catalog.max_parallelism)
-    codec.agree(catalog.classes)
-    names = {number: name for name, number in catalog.numbers.items()}
-    source = SnapshotSource(groups, catalog.max_parallelism, names, catalog.stored_as, {}, (), ())
-    with _opened(folder, groups) as entries:
-        try:
-            yield from RocksSnapshot(source, codec, entries).groups()
-        except HeadgateError:
-            raise
-        except (Exception, SystemExit) as error:  # a pickle can raise anything
-            raise _broken(folder, error) from error
+    for group, found in groupby(pieces_in(folder, catalog, groups), lambda piece: piece[0]):
+        entries = [entry for _, _, held in found for entry in held]
+        yield group, write_group(group, catalog.max_parallelism, entries)
 
 
 def pieces_in(
-    folder: Path, catalog: DatabaseCatalog, groups: range, load: Load
+    folder: Path, catalog: DatabaseCatalog, groups: range, load: Load | None = None
 ) -> Iterator[tuple[int, int, list[Entry]]]:
     """What a fetched database holds, a few entries at a time; raises StateBroken.
 
     Each piece has its key group, its bytes and its entries. Only ``load`` makes objects of pickles.
     """
-    codec = AddressCodec(catalog.max_parallelism, load)
+    codec = AddressCodec(catalog.max_parallelism, load or loads)
     codec.agree(catalog.classes)
     names = {number: name for name, number in catalog.numbers.items()}
     with _opened(folder, groups) as stored:

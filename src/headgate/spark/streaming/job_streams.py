@@ -18,16 +18,14 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
 from msgspec import structs
 
-from headgate.api.job import JobStatus
 from headgate.api.program import Program
 from headgate.base.errors import FrameInvalid, HeadgateError, PathUnusable, PlanInvalid, StreamUnfit
-from headgate.base.job_records import FailureRecord
 from headgate.base.object_store import is_s3
 from headgate.base.redaction import plain_url
 from headgate.connectors.streaming.log_folder import LogFolder
@@ -50,6 +48,8 @@ from headgate.spark.streaming.addresses import REFERENCE, check_declared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from headgate.spark.job import SparkJob
 
 CHECKPOINTS: Final = "query"
 """Spark's own checkpoints of the query, in the folder of the input."""
@@ -216,20 +216,6 @@ def reason(error: BaseException) -> str:
     return (raised or lines or [type(error).__name__])[-1 if raised else 0]
 
 
-class LaunchedJob(Protocol):
-    """What is asked of a job that was launched."""
-
-    job_id: str
-
-    def status(self) -> JobStatus: ...
-
-    def failures(self) -> list[FailureRecord]: ...
-
-    def when_ended(self, call: Callable[[], None]) -> None: ...
-
-    def cancel_soon(self, reason: str) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class StreamHome:
     """What decides where the logs of a job are."""
@@ -290,7 +276,7 @@ class JobStreams:
         """Kind, name and folder of each."""
         return tuple((end.kind, end.name, end.uri) for end in self._attached)
 
-    def started(self, job: LaunchedJob, session: "SparkSession") -> None:
+    def started(self, job: "SparkJob", session: "SparkSession") -> None:
         """The job runs: start the queries that feed it, and follow it to its end."""
         fed = [end for end in self._attached if end.frame is not None]
         job.when_ended(lambda: self._end_with(job))
@@ -302,7 +288,7 @@ class JobStreams:
             job.cancel_soon("a streaming query that feeds it cannot be started")
             raise
 
-    def _end_with(self, job: LaunchedJob) -> None:
+    def _end_with(self, job: "SparkJob") -> None:
         try:
             status, failures = job.status().name, job.failures()
             problem = failures[0].message if status == "FAILED" and failures else ""
