@@ -107,6 +107,8 @@ class Worker:
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.process.pid, number)
+        if number == signal.SIGSTOP:
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
 
 @contextmanager

@@ -232,19 +232,6 @@ def test_a_shared_file_lives_as_long_as_a_checkpoint_that_names_it(
     assert names(folder) == []
 
 
-def test_shared_files_of_checkpoints_under_way_are_kept(
-    storage: CheckpointStore, folder: Path, table: Path
-) -> None:
-    first = take_next(storage, shared=(table,))
-    take_next(storage)
-    keep = [piece.path for piece in shared_pieces(first)]
-    storage.drop(storage.location(JOB, 1), keep)
-    assert names(folder / JOB / "shared")
-    assert storage.clean_abandoned(JOB, LATER_MS, keep) == ()
-    assert len(storage.clean_abandoned(JOB, LATER_MS)) == 1
-    assert names(folder / JOB / "shared") == []
-
-
 def test_beside_a_damaged_checkpoint_no_shared_file_is_deleted(
     storage: CheckpointStore, folder: Path, table: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
