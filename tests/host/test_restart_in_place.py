@@ -161,7 +161,7 @@ def test_a_task_that_never_ends_lets_no_other_run_begin(
         driver.deploy("a", job_of(folder, hold, count=None, parallelism=1))
         assert reached.wait(20)
         driver.deploy("b", job_of(other(folder), parallelism=1))
-        eventually(lambda: "does not come back after its cancellation" in caplog.text, "the word")
+        eventually(lambda: "has not returned after it was cancelled" in caplog.text, "the word")
         assert "in hold" in caplog.text
         held.set()
         manager = driver.managers[0]
@@ -192,10 +192,10 @@ def test_a_source_function_that_runs_on_is_told_before_the_next_run_begins(
         tasks = driver.deploy("a", build_job_graph(graph))
         assert reached.wait(20)
         driver.cancel("a", tasks)
-        assert "does not come back" not in caplog.text
+        assert "has not returned" not in caplog.text
         tasks = driver.deploy("b", job_of(folder, parallelism=1))
         driver.await_all("b", tasks, TaskState.FINISHED)
-        assert "a user's source function does not come back" in caplog.text
+        assert "a user's source function has not returned" in caplog.text
         held.set()
         eventually(lambda: not threads_of(SOURCE_THREADS), "it ends")
 

@@ -68,7 +68,7 @@ def await_archives(timeout_s: float = EXIT_S) -> None:
     for thread in list(_writing):
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
-            log.warning("the program ends before %s is done", thread.name)
+            log.warning("the program ends before an archive is complete (%s)", thread.name)
 
 
 atexit.register(await_archives)  # before the jobs' own: it is called after they have ended

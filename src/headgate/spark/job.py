@@ -416,7 +416,7 @@ class SparkJob:
                 if not self._begin_again(str(number)):
                     break
         except BaseException as error:  # nobody may wait for ever
-            log.exception("job %s is given up", self.name)
+            log.exception("job %s fails because of an internal error", self.name)
             failure = describe(error)
             self._records.failed(failure, self._open[1].attempt)
             self._settle(Outcome(JobState.FAILED, failure))

@@ -113,7 +113,7 @@ def test_storage_that_cannot_be_cleaned_now_is_cleaned_later(
 ) -> None:
     (folder / JOB).write_text("in the way")
     storage.clean()
-    assert "what job orders has left behind stays for now" in caplog.text
+    assert "leftover files of job orders are not removed for now" in caplog.text
 
 
 def test_what_could_not_be_dropped_is_gone_before_a_run_goes_on_from_an_older_one(
@@ -186,7 +186,7 @@ def test_trouble_at_the_storage_ends_nothing_else(
         keeper.put(broken)
         assert keeper.settled().wait(10)
     assert "job orders: /there: is not there" in caplog.text
-    assert "something failed at its storage" in caplog.text
+    assert "an access to its checkpoint storage failed" in caplog.text
 
 
 def test_settling_has_an_end_when_the_storage_hangs(keeper: CheckpointKeeper) -> None:

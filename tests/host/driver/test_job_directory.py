@@ -121,7 +121,7 @@ def test_a_folder_that_others_may_use_is_refused_and_gets_no_secret(
         entries(folder)
     with caplog.at_level(logging.WARNING):
         announce(job_entry(), folder).close()
-    assert "job ab12 will not be found" in caplog.text
+    assert "will not show job ab12" in caplog.text
     assert list(folder.iterdir()) == []
 
 

@@ -226,7 +226,7 @@ def test_waits_of_clients_are_interrupted_by_the_cancellation(
         task_thread.cancel()
     with pytest.raises(TaskCancelled):
         runner.join(PATIENCE_S)
-    assert "a wait of task task cannot be interrupted" in caplog.text
+    assert "an interrupt of a wait of task task failed" in caplog.text
     late = threading.Event()
     task_thread.when_cancelled(late.set)
     assert late.is_set()

@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     ("code", "words"),
     [
         (1, "it ended with exit code 1"),
-        (STUCK_EXIT, "a function did not come back"),
+        (STUCK_EXIT, "a user function did not return"),
         (-signal.SIGKILL, "killed by SIGKILL, perhaps by the kernel because memory was short"),
         (-signal.SIGSEGV, "crashed with SIGSEGV"),
         (-signal.SIGTERM, "ended by SIGTERM"),

@@ -213,7 +213,7 @@ class JobCheckpoints:
             for path in self.storage.clean_abandoned(self.job, now_ms + 1):
                 log.debug("%s belonged to no checkpoint and is removed", path)
         except CheckpointError as error:  # it can be done later as well
-            log.warning("what job %s has left behind stays for now: %s", self.job, error)
+            log.warning("leftover files of job %s are not removed for now: %s", self.job, error)
 
     def close(self, keeps: bool) -> None:
         """The job is over: ``keeps`` its checkpoints, unless they are temporary.

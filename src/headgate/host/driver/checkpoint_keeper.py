@@ -189,7 +189,7 @@ class CheckpointKeeper:
         except (CheckpointError, JobTakenOver) as error:
             log.warning("job %s: %s", self.storage.job, error)
         except Exception:
-            log.exception("job %s: something failed at its storage", self.storage.job)
+            log.exception("job %s: an access to its checkpoint storage failed", self.storage.job)
         return False
 
 

@@ -210,7 +210,12 @@ class CheckpointSetup:
             if error is None:
                 return latest
             number = latest.metadata.checkpoint
-            log.warning("checkpoint %d of job %s is passed over: %s", number, self.job_id, error)
+            log.warning(
+                "checkpoint %d of job %s is damaged, and skipped: %s",
+                number,
+                self.job_id,
+                error,
+            )
             if not keeper.pass_over(number):
                 where = keeper.storage.shown or latest.directory
                 raise CheckpointsDamaged(where, self.job_id, (f"{error.path}: {error.problem}",))

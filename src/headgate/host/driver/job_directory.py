@@ -103,7 +103,7 @@ def announce(entry: JobEntry, folder: Path | None = None) -> "Announcement":
                 if not tries_left:  # else the last job of another driver may just have ended
                     raise
     except (OSError, DirectoryUnsafe) as error:
-        log.warning("job %s will not be found by `headgate list`: %s", entry.job, error)
+        log.warning("`headgate list` will not show job %s: %s", entry.job, error)
         with suppress(OSError):
             temporary.unlink()
     return Announcement(path)

@@ -278,7 +278,7 @@ def receive_by(
     while (message := reader.next(decoder)) is None:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
-            raise TimeoutError("it took too long")
+            raise TimeoutError("it did not answer in time")
         sock.settimeout(left_s)
         data = sock.recv(CHUNK_BYTES)
         if not data:

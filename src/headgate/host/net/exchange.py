@@ -213,7 +213,12 @@ class Exchange:
         deadline = time.monotonic() + CANCEL_S
         for runner in self._runners:
             if not runner.ends_within(max(0.0, deadline - time.monotonic())):
-                log.error("task %s does not come back from its user's code", runner.task.name)
+                log.error(
+                    "task %s has not returned from user code %g s after it was cancelled; its "
+                    "thread is left running",
+                    runner.task.name,
+                    CANCEL_S,
+                )
 
     def _end_connections(self) -> None:
         if self._server is not None:

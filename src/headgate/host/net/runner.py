@@ -79,7 +79,7 @@ class TaskThread:
         try:
             interrupt()
         except Exception:
-            log.exception("a wait of task %s cannot be interrupted", self.turn.name)
+            log.exception("an interrupt of a wait of task %s failed", self.turn.name)
 
     def wait(self, ready: Callable[[], bool]) -> None:
         """Return when ``ready`` holds; meanwhile others run and the network is served."""

@@ -1,4 +1,4 @@
-"""How worker processes end: user code that does not come back, and what the driver learns of it.
+"""How worker processes end: user code that does not return, and what the driver learns of it.
 
 A process whose user code does not return after its cancellation ends itself, if that is allowed;
 where its threads stand is logged before. Whoever starts processes notes how each has ended, in a
@@ -23,7 +23,7 @@ from headgate.host.worker.stack_sampler import SAMPLER_THREAD
 log = logging.getLogger(__name__)
 
 STUCK_EXIT: Final = 70
-"""The exit code of a process that ends because a user's function does not come back."""
+"""The exit code of a process that ends because a user's function does not return."""
 
 TASK_THREADS: Final = "headgate-"
 SOURCE_THREADS: Final = "headgate-source "
@@ -58,9 +58,12 @@ def threads_of(prefix: str) -> list[threading.Thread]:
 
 
 def abandon(what: str, threads: list[threading.Thread], may_exit: bool) -> None:
-    """Tell where the threads are, and end the process if that is allowed."""
+    """Log where the threads are, and end the process if that is allowed."""
     places = "\n".join(f"{thread.name}:\n{where_is(thread)}" for thread in threads)
-    log.critical("%s does not come back after its cancellation; it is here:\n%s", what, places)
+    then = "this process ends" if may_exit else "its thread is left running"
+    log.critical(
+        "%s has not returned after it was cancelled; %s. It is here:\n%s", what, then, places
+    )
     if may_exit:
         logging.shutdown()
         os._exit(STUCK_EXIT)
@@ -99,7 +102,7 @@ def exit_words(pid: int, host: str) -> str:
 def words_of(code: int) -> str:
     """An exit code, or a signal that is below zero, for people."""
     if code == STUCK_EXIT:
-        return f"it ended itself with exit code {code}: a function did not come back"
+        return f"it ended itself with exit code {code}: a user function did not return"
     if code >= 0:
         return f"it ended with exit code {code}"
     try:
