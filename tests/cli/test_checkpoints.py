@@ -18,7 +18,7 @@ from headgate.host.checkpoints.checkpoint_store import (
 )
 from headgate.host.checkpoints.location import new_savepoint
 from headgate.host.checkpoints.metadata import checkpoint_key
-from headgate.host.checkpoints.part_writer import PartWriter
+from headgate.host.checkpoints.pieces import PartWriter
 from tests.cli.kit import Headgate, in_process
 from tests.host.checkpoint_kit import JOB, LARGE, flip, metadata_of, take, take_next
 

@@ -18,7 +18,7 @@ from headgate.base.errors import CheckpointError
 from headgate.host.checkpoints.checkpoint_store import CheckpointStore, complete, open_store
 from headgate.host.checkpoints.folder import Folder
 from headgate.host.checkpoints.location import CheckpointLocation
-from headgate.host.checkpoints.part_writer import PartWriter
+from headgate.host.checkpoints.pieces import PartWriter
 from headgate.host.files.private_files import PrivateFiles
 from tests.host.checkpoint_kit import JOB, metadata_of, shared_pieces, take_next, write_task
 

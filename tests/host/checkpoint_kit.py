@@ -21,7 +21,7 @@ from headgate.base.checkpoints import (
 from headgate.host.checkpoints.checkpoint_store import CheckpointStore, complete
 from headgate.host.checkpoints.folder import Folder
 from headgate.host.checkpoints.location import CheckpointLocation
-from headgate.host.checkpoints.part_writer import INLINE_BYTES, PartWriter, part_name
+from headgate.host.checkpoints.pieces import INLINE_BYTES, PartWriter, part_name
 
 JOB = "orders"
 LARGE = bytes(range(256)) * 256

@@ -8,8 +8,7 @@ from headgate.core.state.backend import KeyedBackend, Snapshot, StoredDatabase
 from headgate.core.state.keys import groups_of
 from headgate.host.checkpoints.checkpoint_store import complete, discard, open_store
 from headgate.host.checkpoints.location import files_of
-from headgate.host.checkpoints.part_writer import PartWriter, part_name
-from headgate.host.checkpoints.piece_reader import PieceReader
+from headgate.host.checkpoints.pieces import PartWriter, PieceReader, part_name
 from headgate.host.checkpoints.restoring import StoredDatabaseFiles
 from tests.core.state.conformance import GROUPS
 from tests.host.checkpoint_kit import JOB, metadata_of

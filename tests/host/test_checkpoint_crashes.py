@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from headgate.host.checkpoints.checkpoint_store import CheckpointStore, open_store
-from headgate.host.checkpoints.piece_reader import verify
+from headgate.host.checkpoints.pieces import verify
 from tests.host.checkpoint_kit import JOB, LARGE, names, take_next
 from tests.host.processes import ROOT
 

@@ -33,7 +33,7 @@ from headgate.core.state import operator_state, snapshot
 from headgate.host.checkpoints.checkpoint_store import complete, open_store
 from headgate.host.checkpoints.job_checkpoints import find_stop
 from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
-from headgate.host.checkpoints.piece_reader import PieceReader, verify
+from headgate.host.checkpoints.pieces import PieceReader, verify
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.host.rocksdb.snapshots import CATALOG_FILE, DatabaseCatalog, read_catalog
 from tests.host.checkpoint_kit import JOB, metadata_of, take, task_of

@@ -134,6 +134,7 @@ def describe(
 
     Raises StorageUnusable.
     """
+    from headgate.host.checkpoints.pieces import verify
 
     metadata = found.metadata
     if metadata is None:

@@ -12,8 +12,7 @@ from headgate.host.checkpoints import conditional_puts
 from headgate.host.checkpoints.checkpoint_store import open_store
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
 from headgate.host.checkpoints.location import prepare_savepoint
-from headgate.host.checkpoints.part_writer import PartWriter
-from headgate.host.checkpoints.piece_reader import verify
+from headgate.host.checkpoints.pieces import PartWriter, verify
 from tests.cli.kit import in_process
 from tests.host.checkpoint_kit import JOB, LARGE, take_next
 from tests.s3_kit import Fault, FaultProxy, Store

@@ -28,8 +28,7 @@ from headgate.host.checkpoints.location import (
     resolve,
     savepoint_location,
 )
-from headgate.host.checkpoints.part_writer import PartWriter
-from headgate.host.checkpoints.piece_reader import PieceReader, verify
+from headgate.host.checkpoints.pieces import PartWriter, PieceReader, verify
 from tests.host.checkpoint_kit import (
     JOB,
     LARGE,

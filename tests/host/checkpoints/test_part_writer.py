@@ -25,8 +25,7 @@ from headgate.host.checkpoints.location import (
     checkpoint_location,
     savepoint_location,
 )
-from headgate.host.checkpoints.part_writer import PartWriter, part_name
-from headgate.host.checkpoints.piece_reader import PieceReader, verify
+from headgate.host.checkpoints.pieces import PartWriter, PieceReader, part_name, verify
 from headgate.host.files.private_files import PrivateFiles
 from tests.host.checkpoint_kit import (
     LARGE,

@@ -12,8 +12,7 @@ from headgate.base.checkpoints import Piece
 from headgate.base.errors import CheckpointCorrupt, CheckpointError, StorageUnusable
 from headgate.host.checkpoints.checkpoint_store import open_store
 from headgate.host.checkpoints.folder import open_folder
-from headgate.host.checkpoints.part_writer import PartWriter
-from headgate.host.checkpoints.piece_reader import PieceReader
+from headgate.host.checkpoints.pieces import PartWriter, PieceReader
 from tests.host.checkpoint_kit import JOB
 
 DATA = bytes(range(256)) * 40

@@ -20,7 +20,7 @@ from headgate.base.messages import CheckpointOrder
 from headgate.core.checkpoint.restored import TaskRestored, read_restore
 from headgate.host.checkpoints.checkpoint_store import complete, open_store
 from headgate.host.checkpoints.location import CheckpointLocation, new_savepoint
-from headgate.host.checkpoints.part_writer import PartWriter
+from headgate.host.checkpoints.pieces import PartWriter
 from headgate.host.checkpoints.restoring import StoredDatabaseFiles, open_checkpoint
 from tests.host.checkpoint_kit import JOB, LARGE, flip, metadata_of
 

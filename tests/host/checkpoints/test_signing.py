@@ -25,8 +25,7 @@ from headgate.host.checkpoints.metadata import (
     decode_metadata,
     encode_metadata,
 )
-from headgate.host.checkpoints.part_writer import PartWriter
-from headgate.host.checkpoints.piece_reader import PieceReader, verify
+from headgate.host.checkpoints.pieces import PartWriter, PieceReader, verify
 from headgate.host.checkpoints.restoring import StoredDatabaseFiles
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.plan.job_graph import JobGraph

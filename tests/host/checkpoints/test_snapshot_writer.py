@@ -24,7 +24,7 @@ from headgate.core.state.backend import SnapshotFiles
 from headgate.host.checkpoints.checkpoint_store import open_store
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.location import CheckpointLocation, savepoint_location
-from headgate.host.checkpoints.piece_reader import PieceReader
+from headgate.host.checkpoints.pieces import PieceReader
 from headgate.host.checkpoints.snapshot_writer import WRITERS, SnapshotWriters, WriterPool
 from tests.host.checkpoint_kit import LARGE, names
 from tests.host.log_kit import kept_lines

@@ -30,7 +30,7 @@ from headgate.functions.source import Source, SplitReader
 from headgate.host.checkpoints.checkpoint_store import CheckpointStore, complete, open_store
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
 from headgate.host.checkpoints.location import savepoint_location
-from headgate.host.checkpoints.part_writer import PartWriter
+from headgate.host.checkpoints.pieces import PartWriter
 from headgate.host.driver.checkpoint_setup import CheckpointSetup, plan_run
 from headgate.host.shipping.failures import describe
 from headgate.plan.job_graph import JobGraph, build_job_graph

@@ -17,7 +17,7 @@ from headgate.host.checkpoints.checkpoint_store import CheckpointStore, discard,
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
 from headgate.host.checkpoints.location import new_savepoint, resolve
-from headgate.host.checkpoints.piece_reader import PieceReader, verify
+from headgate.host.checkpoints.pieces import PieceReader, verify
 from headgate.host.files.partition_files import PartitionFiles
 from tests.host.checkpoint_kit import JOB, metadata_of, names, shared_pieces, take, take_next
 

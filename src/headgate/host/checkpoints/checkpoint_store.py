@@ -36,8 +36,7 @@ from headgate.host.checkpoints.metadata import (
     encode_metadata,
     unsigned_files,
 )
-from headgate.host.checkpoints.part_writer import shared_beginning
-from headgate.host.checkpoints.piece_reader import missing_files
+from headgate.host.checkpoints.pieces import missing_files, shared_beginning
 
 log = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from headgate.host.checkpoints.location import (
     savepoint_location,
 )
 from headgate.host.checkpoints.metadata import CheckpointKey
-from headgate.host.checkpoints.piece_reader import missing_files
+from headgate.host.checkpoints.pieces import missing_files
 from headgate.host.files.owned_folder import OwnedFolder
 from headgate.host.net.loop import wall_ms
 

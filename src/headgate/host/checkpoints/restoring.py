@@ -20,7 +20,7 @@ from headgate.base.messages import CheckpointOrder
 from headgate.core.state.snapshot import Entry, Load
 from headgate.host.checkpoints.folder import open_folder, storage_errors
 from headgate.host.checkpoints.location import CheckpointLocation, resolve
-from headgate.host.checkpoints.piece_reader import PieceReader
+from headgate.host.checkpoints.pieces import PieceReader
 from headgate.host.files.owned_folder import OwnedFolder
 
 

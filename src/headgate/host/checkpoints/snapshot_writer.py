@@ -37,7 +37,7 @@ from headgate.host.checkpoints.location import (
     folder_of_job,
     savepoint_location,
 )
-from headgate.host.checkpoints.part_writer import PartWriter, part_name
+from headgate.host.checkpoints.pieces import PartWriter, part_name
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,7 @@ from headgate.core.state.migration import shape_of, types_of
 from headgate.core.state.operator_state import BROADCAST, SPLIT, UNION, read_states, write_states
 from headgate.core.state.snapshot import Entry, Load, read_pieces, write_group
 from headgate.host.checkpoints.folder import storage_errors
-from headgate.host.checkpoints.part_writer import PartWriter
-from headgate.host.checkpoints.piece_reader import PieceReader
+from headgate.host.checkpoints.pieces import PartWriter, PieceReader
 from headgate.host.checkpoints.restoring import StoredDatabaseFiles
 from headgate.host.saved_state.changes import (
     ChangedRows,

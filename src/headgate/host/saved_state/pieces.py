@@ -30,7 +30,7 @@ from headgate.core.state.snapshot import (
 )
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.location import CheckpointLocation, known_location
-from headgate.host.checkpoints.piece_reader import PieceReader
+from headgate.host.checkpoints.pieces import PieceReader
 from headgate.host.checkpoints.restoring import StoredDatabaseFiles
 
 TIMERS: Final = (EVENT_TIMER, PROCESSING_TIMER)

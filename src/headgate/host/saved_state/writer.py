@@ -29,8 +29,7 @@ from headgate.host.checkpoints.checkpoint_store import complete, discard
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.location import CheckpointLocation, savepoint_location
 from headgate.host.checkpoints.metadata import checkpoint_key
-from headgate.host.checkpoints.part_writer import PartWriter, part_name
-from headgate.host.checkpoints.piece_reader import PieceReader
+from headgate.host.checkpoints.pieces import PartWriter, PieceReader, part_name
 from headgate.host.net.loop import wall_ms
 from headgate.host.saved_state.changes import OperatorChanges
 from headgate.host.saved_state.merging import OperatorMerge
