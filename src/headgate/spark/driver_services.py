@@ -35,8 +35,8 @@ log = logging.getLogger(__name__)
 ENDING_S: Final = 20.0
 """How long tasks of a job that has just ended may still count as busy; Spark is slow to cancel them
 on a machine that is."""
-TELL_S: Final = 2.0
-"""Who waits for them longer than this is told."""
+LOG_S: Final = 2.0
+"""A job that waits for them longer than this logs a warning."""
 
 
 class SlotReservations:
@@ -66,7 +66,7 @@ class SlotReservations:
             with self._lock:
                 self._reserved[job] = -(-needed * (task_cores(profile) or usual) // usual)
             return
-        began, is_told = time.monotonic(), False
+        began, is_logged = time.monotonic(), False
         while True:
             with self._lock:
                 found = cluster.slots()
@@ -79,8 +79,8 @@ class SlotReservations:
             if found.total - reserved < needed or waited_s > ENDING_S:
                 excluded = [str(executor) for executor in found.excluded]
                 raise SlotsShort(needed, found.total, busy, excluded, shared)
-            if waited_s > TELL_S and not is_told:
-                is_told = True
+            if waited_s > LOG_S and not is_logged:
+                is_logged = True
                 log.warning("the job is %s", shortage(needed, found))
             time.sleep(0.05)
 

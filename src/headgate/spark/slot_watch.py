@@ -65,7 +65,7 @@ class SlotWatch:
             found = ""
         before, self._seen = self._seen, found
         if found and before:
-            self._tell(found)
+            self._report(found)
         elif not found:
             self.ended()
 
@@ -87,7 +87,7 @@ class SlotWatch:
             f"Spark Connect does not tell"
         )
 
-    def _tell(self, found: str) -> None:
+    def _report(self, found: str) -> None:
         now_s = time.monotonic()
         if self._since_s is None:
             self._since_s = now_s

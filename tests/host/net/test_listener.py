@@ -242,7 +242,7 @@ def test_a_closed_port_leaves_nobody_behind() -> None:
     waiting = threading.Event()
 
     def serve(accepted: AcceptedConnection) -> None:
-        port.no_stranger(accepted)
+        port.proven_or_ended(accepted)
         waiting.set()
         accepted.socket.recv(1)
 

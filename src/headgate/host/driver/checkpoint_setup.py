@@ -174,7 +174,7 @@ class CheckpointSetup:
         restores, where = None, ""
         sources: tuple[SourceState, ...] = ()
         keeper.storage.check_claim()
-        latest = self._newest_whole(keeper)
+        latest = self._newest_intact(keeper)
         keeper.storage.drop_above(0 if latest is None else latest.metadata.checkpoint)
         keeper.storage.clean()
         if latest is not None:
@@ -199,7 +199,7 @@ class CheckpointSetup:
         )
         return plan_run(run, self.graph, code, attempt, parameters, order, restores, sources)
 
-    def _newest_whole(self, keeper: CheckpointKeeper) -> StoreCheckpoint | None:
+    def _newest_intact(self, keeper: CheckpointKeeper) -> StoreCheckpoint | None:
         """Damage that a listing shows is found here, the rest by the tasks that restore."""
         while (latest := keeper.latest) is not None:
             error = keeper.storage.damage_of(latest)

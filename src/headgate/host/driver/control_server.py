@@ -234,7 +234,7 @@ class ControlServer:
         """The thread of a connection."""
         peer = ControlPeer(accepted.socket, accepted.name, self._times)
         try:
-            job = peer.prove(self._find_secret, lambda: self._listener.no_stranger(accepted))
+            job = peer.prove(self._find_secret, lambda: self._listener.proven_or_ended(accepted))
             if (entry := self._jobs.get(job)) is not None:
                 peer.adopt(entry.times)
             first = peer.first_message()

@@ -136,7 +136,7 @@ class ResultServer:
                 accepted.name,
                 self._secret_of,
                 timeout_s,
-                lambda: self._listener.no_stranger(accepted),
+                lambda: self._listener.proven_or_ended(accepted),
                 MAX_FRAME_BYTES,
             )
             with self._lock:

@@ -89,12 +89,12 @@ class ControlConnection:
         self,
         contact: DriverContact,
         deliver: Callable[[ToTaskManager | ConnectionLost], None],
-        unheard: Callable[[], None] = lambda: None,
+        on_ignored_loss: Callable[[], None] = lambda: None,
     ) -> None:
-        """``unheard`` is called if nobody has ``heard`` of the loss after twice ``lost_ms``."""
+        """``on_ignored_loss``: called if ``heard`` is not, for twice ``lost_ms`` after the loss."""
         self._times = contact.times
         self._deliver = deliver
-        self._unheard = unheard
+        self._on_ignored_loss = on_ignored_loss
         self._driver = connect_and_prove(contact)
         self._socket = self._driver.socket
         self.local_host: str = self._socket.getsockname()[0]
@@ -152,7 +152,7 @@ class ControlConnection:
         except (OSError, PeerBrokeProtocol) as error:
             self._deliver(ConnectionLost(str(error)))
             if not self._heard.wait(2 * self._times.lost_ms / 1000):
-                self._unheard()
+                self._on_ignored_loss()
 
     def _exchange_messages(self) -> None:
         interval_s = self._times.heartbeat_interval_ms / 1000

@@ -36,7 +36,7 @@ _BACKLOG: Final = 512
 
 
 class AcceptedConnection:
-    """A connection; a stranger until ``Listener.no_stranger``."""
+    """A connection; a stranger until ``Listener.proven_or_ended``."""
 
     def __init__(self, sock: Socket, host: str, port: int) -> None:
         self.socket = sock
@@ -91,7 +91,7 @@ class Listener:
     def start(self) -> None:
         self._acceptor.start()
 
-    def no_stranger(self, accepted: AcceptedConnection) -> None:
+    def proven_or_ended(self, accepted: AcceptedConnection) -> None:
         """The connection is no stranger any more: it is proven, or has ended."""
         with self._changed:
             self._strangers.pop(accepted, None)
@@ -146,12 +146,12 @@ class Listener:
             except TimeoutError:
                 continue
             except OSError as error:
-                self._rest("accept a connection", error)
+                self._back_off("accept a connection", error)
                 continue
             try:
                 self._admit(sock, address[0], address[1])
             except Exception as error:  # no thread can be started, or no memory is left
-                self._rest(f"serve {address[0]}:{address[1]}", error)
+                self._back_off(f"serve {address[0]}:{address[1]}", error)
 
     def _flush_later(self, in_ms: float, flush: Callable[[], None]) -> None:
         """The accepting thread checks it, at least once a second."""
@@ -177,7 +177,7 @@ class Listener:
             else:
                 accepted.socket.close()
         except BaseException:
-            self.no_stranger(accepted)
+            self.proven_or_ended(accepted)
             accepted.socket.close()
             raise
 
@@ -221,12 +221,12 @@ class Listener:
         except Exception:
             log.exception("%s: the connection of %s has failed", self._name, accepted.name)
         finally:
-            self.no_stranger(accepted)
+            self.proven_or_ended(accepted)
             accepted.socket.close()
             with self._changed:
                 self._threads.pop(threading.current_thread(), None)
 
-    def _rest(self, what: str, error: Exception) -> None:
+    def _back_off(self, what: str, error: Exception) -> None:
         """Something is short: evict a stranger, wait a moment, and log that now and then."""
         with self._changed:
             if self._closed:

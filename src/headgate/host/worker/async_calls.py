@@ -43,24 +43,24 @@ SILENT_S: Final = 60.0
 
 
 class LoopCalls:
-    """``post`` runs a callback inside the baton; ``tell`` is such a callback, of the task."""
+    """``post`` runs a callback inside the baton; ``notify`` is such a callback, of the task."""
 
     def __init__(
         self,
         post: Callable[[Callable[[], None]], None],
         name: str,
         work: AsyncWork | BatchWork,
-        tell: Callable[[], None],
+        notify: Callable[[], None],
     ) -> None:
         self._post = post
-        self._tell = tell
+        self._notify = notify
         self._work = work
         self._function = type(work.function).__name__
-        # Between the threads: lists of slots there and back, each told of once until it was read.
+        # Between the threads: lists of slots there and back, each announced once until it was read.
         self._given: deque[list[PendingCall]] = deque()
-        self._given_told = False
+        self._begin_scheduled = False
         self._ended: deque[list[PendingCall]] = deque()
-        self._ended_told = False
+        self._task_notified = False
         # Of the loop's thread alone.
         self._fresh: list[PendingCall] = []
         self._failure: BaseException | None = None
@@ -95,8 +95,8 @@ class LoopCalls:
 
     def submit(self, slots: list[PendingCall]) -> None:
         self._given.append(slots)
-        if not self._given_told:
-            self._given_told = True
+        if not self._begin_scheduled:
+            self._begin_scheduled = True
             self._loop.call_soon_threadsafe(self._begin_calls, context=self._context)
 
     def input_ended(self) -> None:
@@ -110,7 +110,7 @@ class LoopCalls:
         return bool(self._ended)
 
     def take(self) -> list[PendingCall]:
-        self._ended_told = False  # first: what comes from now on is told again
+        self._task_notified = False  # first: the task is notified of what comes from now on
         taken: list[PendingCall] = []
         while self._ended:
             taken += self._ended.popleft()
@@ -202,7 +202,7 @@ class LoopCalls:
     # Calls, on the loop's thread.
 
     def _begin_calls(self) -> None:
-        self._given_told = False
+        self._begin_scheduled = False
         slots: list[PendingCall] = []
         while self._given:
             slots += self._given.popleft()
@@ -216,9 +216,9 @@ class LoopCalls:
     def _hand_over(self) -> None:
         fresh, self._fresh = self._fresh, []
         self._ended.append(fresh)
-        if not self._ended_told:
-            self._ended_told = True
-            self._post(self._tell)
+        if not self._task_notified:
+            self._task_notified = True
+            self._post(self._notify)
 
 
 class _Caller(ABC, Generic[_Called]):

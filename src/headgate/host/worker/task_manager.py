@@ -95,12 +95,12 @@ def run_task_manager(
     inbox: queue.SimpleQueue[Mail] = queue.SimpleQueue()
     on_ready(lambda problem: inbox.put(ConnectionLost(problem)))
 
-    def unheard() -> None:
+    def on_ignored_loss() -> None:
         abandon("the job's code, which is being loaded,", [threading.main_thread()], may_exit)
 
     with (
         WorkerLog(contact, slot, is_alone=may_exit) as lines,
-        ControlConnection(contact, inbox.put, unheard) as line,
+        ControlConnection(contact, inbox.put, on_ignored_loss) as line,
         ExitStack() as end,
     ):
         end.callback(lambda: send_lines(lines, line))  # the last ones

@@ -116,7 +116,7 @@ class ProcessReport:
         self._sums: tuple[list[OperatorFigures], float, float, float] = ([], 0.0, 0.0, 0.0)
         self._idle_since = time.monotonic()
         self._inbox: queue.SimpleQueue[Mail] = queue.SimpleQueue()
-        self._is_heard = threading.Event()
+        self._failure_sent = threading.Event()
         self._report_at = 0.0
         self._run = ""
         self._task: TaskOrder | None = None
@@ -143,9 +143,9 @@ class ProcessReport:
         self._inbox.put(failure)
         until = time.monotonic() + TELL_S
         while self._thread.is_alive() and time.monotonic() < until:
-            if self._is_heard.wait(LOOK_S):
+            if self._failure_sent.wait(LOOK_S):
                 return True
-        return self._is_heard.is_set()
+        return self._failure_sent.is_set()
 
     # The thread.
 
@@ -179,10 +179,10 @@ class ProcessReport:
             case Deploy():
                 self._run, (self._task,) = mail.run, mail.tasks
                 line.send(TaskChanged(self._run, self._task.id, TaskState.RUNNING))
-                self._tell_failure(line)
+                self._report_failure(line)
             case Failure():
                 self._failure = self._failure or mail
-                self._tell_failure(line)
+                self._report_failure(line)
             case Cancel():
                 self.is_cancelled = True
                 self._end(line, TaskState.CANCELLED)
@@ -195,11 +195,11 @@ class ProcessReport:
                 self._end_if_idle(line)
         return False
 
-    def _tell_failure(self, line: ControlConnection) -> None:
+    def _report_failure(self, line: ControlConnection) -> None:
         """As soon as the driver knows of the task."""
         if self._failure is not None and self._task is not None:
             line.send(TaskChanged(self._run, self._id, TaskState.FAILED, self._failure))
-            self._is_heard.set()
+            self._failure_sent.set()
 
     def _end_if_idle(self, line: ControlConnection) -> None:
         with self._lock:

@@ -300,16 +300,16 @@ class JobStreams:
         """The job cannot go on: its inputs say why, to the job itself."""
         for end in self._attached:
             if end.kind == "input":
-                self._tell(end, RUNNING, problem)
+                self._set_state(end, RUNNING, problem)
 
     def close(self, state: str, problem: str = "") -> None:
         """The job has ended. Idempotent; never raises."""
         with self._lock:
             ends, self._attached = self._attached, []
         for end in ends:
-            self._tell(end, state, problem)
+            self._set_state(end, state, problem)
 
-    def _tell(self, end: StreamEnd, state: str, problem: str) -> None:
+    def _set_state(self, end: StreamEnd, state: str, problem: str) -> None:
         stream = StreamLog(end.uri)
         try:
             found = stream.owner()
