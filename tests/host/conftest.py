@@ -53,6 +53,14 @@ def no_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """For the lines that jobs write."""
+    made = tmp_path / "lines"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
 def make_exchange(no_leaks: None) -> Iterator[MakeExchange]:
     """`make_exchange(settings, segments=64)`: an exchange that is closed after the test.
 

@@ -49,13 +49,6 @@ def fresh_events() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "lines"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
 def order(tmp_path: Path) -> CheckpointOrder:
     return CheckpointOrder(str(tmp_path / "chk"), "job")
 

@@ -54,13 +54,6 @@ def fresh_events() -> None:
     reached.clear()
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "lines"
-    made.mkdir()
-    return made
-
-
 def other(folder: Path) -> Path:
     made = folder.parent / "other lines"
     made.mkdir()

@@ -1,7 +1,6 @@
-"""A driver whose workers are processes of their own, and a folder for what they write."""
+"""A driver whose workers are processes of their own."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +12,3 @@ from tests.host.control_rig import TIMES, Launcher
 def launcher(no_leaks: None) -> Iterator[Launcher]:
     with ControlServer(times=TIMES) as server:
         yield Launcher(server)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "lines"
-    made.mkdir()
-    return made
