@@ -71,7 +71,7 @@ class Folder:
 
     @property
     def shown(self) -> str:
-        return shown_uri(self.uri)
+        return without_secrets(self.uri)
 
     @property
     def name(self) -> str:
@@ -237,11 +237,6 @@ class Folder:
         return True
 
 
-def shown_uri(uri: str) -> str:
-    """A URI without secrets, for messages."""
-    return without_secrets(uri)
-
-
 def open_folder(where: str, below: str = "", signing: CheckpointKey | None = None) -> Folder:
     """The folder that a user names by a path or a URI; nothing is made or looked up there.
 
@@ -249,7 +244,7 @@ def open_folder(where: str, below: str = "", signing: CheckpointKey | None = Non
     between the two are not followed. Raises StorageUnusable if no file system fits, or it cannot
     be reached.
     """
-    shown = shown_uri(where)
+    shown = without_secrets(where)
     if not where.strip():
         raise StorageUnusable("''", "no folder is named", f"give {KNOWN}")
     if "\0" in where:

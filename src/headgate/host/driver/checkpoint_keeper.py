@@ -22,12 +22,12 @@ from headgate.base.errors import CheckpointError, JobTakenOver, StorageUnusable
 from headgate.base.figures import added, only_counts
 from headgate.base.job_records import CheckpointRecord, CheckpointsRecord, FailureRecord
 from headgate.base.messages import Failure, TaskFigures, TaskOrder, TaskState, UserFigure
+from headgate.base.redaction import without_secrets
 from headgate.control.checkpoint_history import CheckpointStatistics, retains_checkpoints
 from headgate.control.effects import StoreCheckpoint
 from headgate.control.life_cycle import JobState
 from headgate.control.recovery import Recovery
 from headgate.core.chain.log_facts import log_always_with
-from headgate.host.checkpoints.folder import shown_uri
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
 from headgate.host.net.loop import now_ms, wall_ms
 
@@ -97,7 +97,7 @@ class CheckpointKeeper:
             completed=counts.completed,
             failed=counts.failed,
             pending=counts.pending,
-            restored_from=shown_uri(restored_from),
+            restored_from=without_secrets(restored_from),
             records=tuple(
                 structs.replace(record, path=self._path_of(record, kept)) for record in records
             ),
@@ -106,7 +106,7 @@ class CheckpointKeeper:
     def _path_of(self, record: CheckpointRecord, kept: set[int]) -> str:
         """Where it is; nothing if it is not stored, or not any more."""
         if record.kind == CheckpointKind.SAVEPOINT.value:
-            return "" if record.status == "failed" else shown_uri(record.path)
+            return "" if record.status == "failed" else without_secrets(record.path)
         if self._is_dropped or record.checkpoint not in kept or not self.storage.uri:
             return ""
         return self.storage.location(record.checkpoint, "").shown

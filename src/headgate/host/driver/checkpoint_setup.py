@@ -29,6 +29,7 @@ from headgate.base.recovery_settings import (
     RecoverySettings,
     RestartSettings,
 )
+from headgate.base.redaction import without_secrets
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.deployment import RunPlan
@@ -36,7 +37,6 @@ from headgate.control.effects import StoreCheckpoint
 from headgate.control.recovery import Recovery, RepeatedFailures, restart_strategy
 from headgate.functions.source import why_not_rewound
 from headgate.host.checkpoints.checkpoint_store import FoundCheckpoint, damages_of
-from headgate.host.checkpoints.folder import shown_uri
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints, StoppedWith
 from headgate.host.checkpoints.location import resolve
 from headgate.host.checkpoints.metadata import checkpoint_key
@@ -181,7 +181,7 @@ class CheckpointSetup:
             restores, sources = self.restores(latest), latest.metadata.sources
             number = latest.metadata.checkpoint
             where = latest.directory or keeper.storage.location(number, "").own.uri
-            shown = shown_uri(where)
+            shown = without_secrets(where)
             progress.info("job %s goes on from checkpoint %d (%s)", self.job_id, number, shown)
         elif self.is_known and not attempt:
             shown = keeper.storage.shown

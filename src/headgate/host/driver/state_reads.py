@@ -236,11 +236,7 @@ def _pickled(key: Key) -> bytes:
 
 
 def _short(key: Key) -> str:
-    try:
-        text = repr(key)
-    except UNREADABLE:
-        return f"a {type(key).__name__}"
-    return text if len(text) <= 80 else f"{text[:79]}…"
+    return _cut(shown_repr(key), 80)
 
 
 def shown_state(
