@@ -25,7 +25,7 @@ from headgate.cli.entry import FAILED
 from headgate.cli.jobs import JSON
 from headgate.host.checkpoints.checkpoint_store import FoundCheckpoint, find_checkpoints
 from headgate.host.checkpoints.metadata import checkpoint_key
-from headgate.host.checkpoints.piece_reader import verify
+from headgate.host.checkpoints.pieces import verify
 from headgate.observe.job_view import time_text
 from headgate.plan.table import clean, padded
 
@@ -134,7 +134,6 @@ def describe(
 
     Raises StorageUnusable.
     """
-    from headgate.host.checkpoints.pieces import verify
 
     metadata = found.metadata
     if metadata is None:

@@ -17,8 +17,14 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from headgate.base.inspections import MAX_HERTZ, MAX_SECONDS, ShownState, WaitingRecords
-from headgate.base.questions import StateAsked, StateShown
+from headgate.base.inspections import (
+    MAX_HERTZ,
+    MAX_SECONDS,
+    ShownState,
+    StateAsked,
+    StateShown,
+    WaitingRecords,
+)
 from headgate.cli.entry import FAILED
 from headgate.cli.jobs import JOB, JSON
 from headgate.cli.rest_client import RestClient, find_vertex

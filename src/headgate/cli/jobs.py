@@ -18,7 +18,7 @@ import click
 from headgate.api.job import ENDED, JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
-from headgate.base.questions import CancelAsked, JobAnswer, SavepointAnswer, SavepointAsked
+from headgate.base.inspections import CancelAsked, JobAnswer, SavepointAnswer, SavepointAsked
 from headgate.cli.entry import FAILED
 from headgate.cli.rest_client import RestClient, StateAnswer
 from headgate.host.driver.job_client import (

@@ -40,6 +40,7 @@ from headgate.cli.user_program import (
     show_error,
 )
 from headgate.host.files.owned_folder import process_folder
+from headgate.observe.logs import log_settings, set_up_logs
 from headgate.spark.cluster import signal_of
 from headgate.spark.configuration import check_known, given_settings, set_flags
 from headgate.spark.connect import REMOTE, REMOTE_VARIABLE, TOKEN_VARIABLE, remote_of

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from headgate.base.errors import HeadgateError, RunRefused, SettingsInvalid
+from headgate.base.inspections import Question
 from headgate.base.messages import (
     Address,
     ControlTimes,

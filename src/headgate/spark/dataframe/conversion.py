@@ -22,8 +22,8 @@ from headgate.connectors.dataframe.sink import DataFrameSink
 from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.core.columns.functions import BatchFunction, Projection, RowFilter
 from headgate.core.operators.process import ProcessOperator
+from headgate.plan.execution_graph import place
 from headgate.plan.job_graph import JobGraph, build_job_graph
-from headgate.plan.placement import place
 from headgate.plan.stream_graph import NodeKind, StreamGraph
 from headgate.spark.cluster import is_connect
 from headgate.spark.dataframe.actions import Actions, keep_until_forgotten

@@ -18,8 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headgate.api.row import Row, names_of, values_of
-from headgate.base.errors import RecordUnfit, StateBroken, StateUnknown
-from headgate.base.state_shapes import (
+from headgate.base.checkpoints import (
     FUNCTION,
     LISTS,
     MAP,
@@ -30,6 +29,7 @@ from headgate.base.state_shapes import (
     WINDOWED,
     TypeShape,
 )
+from headgate.base.errors import RecordUnfit, StateBroken, StateUnknown
 from headgate.connectors.arrow.columns import ValueMismatch, value_fitter
 from headgate.core.state.operator_state import BROADCAST
 from headgate.core.state.snapshot import LIST, NONE, TTL, VALUE, Entry, Folded
