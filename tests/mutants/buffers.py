@@ -259,8 +259,8 @@ BUFFERS = (
     Mutant(
         "fields-of-rows-kept-by-others",
         "api/row.py",
-        "            if getrefcount(fields) != _HOLDERS_OF_FIELDS:\n                return False\n",
-        "",
+        "return getrefcount(fields) == _HOLDERS_OF_FIELDS and holds_own_values(fields)",
+        "return holds_own_values(fields)",
         "who keeps the dictionary of a row changes it after it was sent",
         "tests/core/operators/test_held_records.py",
     ),
