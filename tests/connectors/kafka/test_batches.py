@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.connectors.kafka.batches import FetchedBatch
-from headgate.connectors.kafka.fetcher import JOINED_RECORDS, PartitionBuffer
+from headgate.connectors.kafka.fetcher import JOINED_RECORDS, FetchedBatch, PartitionBuffer
 from headgate.connectors.kafka.offsets import KafkaTopicPartition
 
 

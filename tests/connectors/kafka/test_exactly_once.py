@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready, RecordsLost
 from headgate.connectors.kafka.client import KafkaCluster
 from headgate.connectors.kafka.producer import SinkProducer
-from headgate.connectors.kafka.progress import ProgressTopic
+from headgate.connectors.kafka.transactions import ProgressTopic
 from headgate.control.error_classes import is_final
 from tests.connectors.kafka.broker_kit import (
     PATIENCE_S,

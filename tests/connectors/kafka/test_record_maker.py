@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from headgate.base.errors import KafkaUnready
-from headgate.connectors.kafka.record_maker import RecordMaker
 from headgate.connectors.kafka.serialization import KafkaRecordSerializationSchema
+from headgate.connectors.kafka.sink import RecordMaker
 
 LARGEST = 2000
 

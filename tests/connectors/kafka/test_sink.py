@@ -15,12 +15,12 @@ pytest.importorskip("confluent_kafka")
 from headgate.base.errors import KafkaRefused, KafkaUnready, PlanInvalid, RecordsLost
 from headgate.connectors.formats.schemas import SimpleStringSchema
 from headgate.connectors.kafka.client import KafkaCluster
-from headgate.connectors.kafka.progress import ProgressTopic
 from headgate.connectors.kafka.serialization import (
     KafkaRecordSerializationSchema,
     KafkaTopicSelector,
 )
 from headgate.connectors.kafka.sink import KafkaSink
+from headgate.connectors.kafka.transactions import ProgressTopic
 from headgate.functions.sink import DeliveryGuarantee
 from tests.connectors.kafka.broker_kit import StrictBroker, read_all
 from tests.connectors.kafka.sink_kit import (

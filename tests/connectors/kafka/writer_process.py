@@ -17,8 +17,7 @@ from typing import Any
 
 from headgate.base.elements import Bundle
 from headgate.connectors.kafka.producer import SinkProducer
-from headgate.connectors.kafka.progress import ProgressTopic
-from headgate.connectors.kafka.transactions import WriterSession
+from headgate.connectors.kafka.transactions import ProgressTopic, WriterSession
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.functions.context import SnapshotMoment

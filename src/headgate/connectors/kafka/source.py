@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready, PlanInvalid
-from headgate.connectors.kafka.batches import FetchedBatch
 from headgate.connectors.kafka.client import KafkaCluster
 from headgate.connectors.kafka.deserialization import (
     KafkaRecord,
@@ -25,7 +24,7 @@ from headgate.connectors.kafka.deserialization import (
     check_schema,
 )
 from headgate.connectors.kafka.enumerator import KafkaEnumerator, KafkaSplit, KafkaTopics
-from headgate.connectors.kafka.fetcher import KafkaFetcher, PartitionBuffer
+from headgate.connectors.kafka.fetcher import FetchedBatch, KafkaFetcher, PartitionBuffer
 from headgate.connectors.kafka.offsets import KafkaOffsetsInitializer, topic_partition
 from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.source import Position, Source, SplitLag, SplitReader
