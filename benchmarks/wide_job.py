@@ -17,7 +17,7 @@ from headgate.base.figures import GateFigures, OperatorFigures, OutputFigures, T
 from headgate.base.inspections import Found, Inspection, ShownState
 from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
 from headgate.base.messages import TaskFigures, TaskState
-from headgate.connectors.generator.source import DataGeneratorSource
+from headgate.connectors.generator import DataGeneratorSource
 from headgate.plan.job_graph import JobGraph
 
 WIDE: Final = 1

@@ -15,7 +15,7 @@ import pytest
 
 import headgate
 from headgate import KeyedProcessFunction, StreamExecutionEnvironment, ValueStateDescriptor
-from headgate.connectors.generator.source import DataGeneratorSource
+from headgate.connectors.generator import DataGeneratorSource
 from headgate.control.effects import Send
 from headgate.core.chain.user_function import StatefulOperator
 from headgate.core.task.mailbox import Mailbox

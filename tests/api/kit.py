@@ -22,8 +22,7 @@ from headgate.base.elements import (
 )
 from headgate.base.errors import HeadgateError
 from headgate.base.messages import SplitsAssigned
-from headgate.connectors.arrow.columns import BatchMaker
-from headgate.connectors.arrow.rows import RowMaker
+from headgate.connectors.arrow.columns import BatchMaker, RowMaker
 from headgate.connectors.arrow.table_source import arrow_source
 from headgate.connectors.arrow.types import arrow_schema
 from headgate.core.chain.context import OperatorContext

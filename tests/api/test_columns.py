@@ -28,7 +28,7 @@ from headgate import (
 )
 from headgate.api.columns import ColumnStream, col
 from headgate.base.errors import BatchUnfit, PlanInvalid
-from headgate.connectors.generator.source import NumberSequenceSource
+from headgate.connectors.generator import NumberSequenceSource
 from headgate.core.operators.timestamps import TimedOperator, TimestampsOperator
 from headgate.functions.assigners import (
     GlobalWindows,

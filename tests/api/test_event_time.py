@@ -7,7 +7,7 @@ import pytest
 
 from headgate.api.draft import surely_untimed
 from headgate.common import WatermarkStrategy
-from headgate.connectors.generator.source import NumberSequenceSource
+from headgate.connectors.generator import NumberSequenceSource
 from headgate.datastream import (
     DataStream,
     KeyedProcessFunction,

@@ -16,7 +16,7 @@ from headgate.api.types.wires import PICKLED, TypedSerializer
 from headgate.base import moved
 from headgate.base.elements import PickleSerializer
 from headgate.base.errors import StateBroken
-from headgate.connectors.generator.source import IndexSplit
+from headgate.connectors.generator import IndexSplit
 from headgate.core.operators.async_wait import read_calls
 from headgate.core.operators.sinks import _read as read_committables
 from headgate.core.operators.source_splits import identify_splits

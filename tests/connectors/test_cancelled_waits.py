@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headgate.connectors.sql.sink import DbApiSink
+from headgate.connectors.sql import DbApiSink
 from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.sink import DeliveryGuarantee
 from tests.connectors.kit import PATIENCE_S, CancelledTask, nothing_leaks

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
-from headgate.connectors.function.source import (
+from headgate.connectors.function import (
     CheckpointLock,
     FunctionPosition,
     FunctionReader,

@@ -32,7 +32,7 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import HeadgateError
 from headgate.connectors.files import part_commits, part_writer
 from headgate.connectors.files.layout import RollingPolicy
-from headgate.connectors.files.part_names import SAVEPOINT_METADATA
+from headgate.connectors.files.part_writer import SAVEPOINT_METADATA
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.functions.context import SnapshotMoment

@@ -24,15 +24,15 @@ from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.connectors.delta.source import DeltaSource
 from headgate.connectors.files.parquet_source import ParquetSource
 from headgate.connectors.files.source import CsvSource, JsonLinesSource, TextFileSource
-from headgate.connectors.function.source import FunctionSource
-from headgate.connectors.generator.source import DataGeneratorSource, NumberSequenceSource
+from headgate.connectors.function import FunctionSource
+from headgate.connectors.generator import DataGeneratorSource, NumberSequenceSource
 from headgate.connectors.iceberg.source import IcebergSource
 from headgate.connectors.kafka.source import KafkaSource
 from headgate.connectors.mqtt.source import MqttSource
 from headgate.connectors.nats.source import NatsSource
 from headgate.connectors.postgres.changes import PostgresChangesSource
 from headgate.connectors.redis.source import RedisStreamSource
-from headgate.connectors.socket.source import SocketTextSource
+from headgate.connectors.socket import SocketTextSource
 from headgate.connectors.streaming.source import StreamingInput
 from headgate.core.chain.operator import PollResult
 from headgate.core.operators.source import SourceOperator

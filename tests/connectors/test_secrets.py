@@ -10,13 +10,13 @@ from headgate.base.errors import HeadgateError, PlanInvalid
 from headgate.connectors.files.remote_folder import open_system
 from headgate.connectors.http.poster import HttpEndpoint
 from headgate.connectors.kafka.schema_registry import SchemaRegistry
+from headgate.connectors.libraries import clause
 from headgate.connectors.mqtt.client import MqttBroker
 from headgate.connectors.nats.client import NatsServers
 from headgate.connectors.paths import local_path, short_place
 from headgate.connectors.postgres.client import check_dsn, connect
 from headgate.connectors.redis.client import RedisServer
 from headgate.connectors.streaming.log_folder import LogFolder
-from headgate.connectors.wording import clause
 from headgate.datastream import connectors
 from headgate.host.checkpoints.folder import open_folder
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from headgate.connectors.kafka.client import error_words
+from headgate.connectors.libraries import clause
 from headgate.connectors.postgres.client import first_line
-from headgate.connectors.wording import clause
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.common import Configuration, Time, WatermarkStrategy
-from headgate.connectors.sql.sink import SqliteSink
+from headgate.connectors.sql import SqliteSink
 from headgate.datastream import (
     AggregateFunction,
     KeyedProcessFunction,

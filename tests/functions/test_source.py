@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.connectors.generator.source import NumberSequenceSource
+from headgate.connectors.generator import NumberSequenceSource
 from headgate.functions.source import Source, SplitReader
 from tests.core.chain.kit import context
 

@@ -24,7 +24,7 @@ import headgate
 from headgate.api.program import build_graph
 from headgate.api.runtime import set_runtime
 from headgate.base.settings import ExchangeSettings, StateBackendKind, StateSettings
-from headgate.connectors.function.source import FunctionSource
+from headgate.connectors.function import FunctionSource
 from headgate.control.life_cycle import JobState
 from headgate.datastream import StreamExecutionEnvironment
 from headgate.functions.function import SourceFunction

@@ -21,7 +21,7 @@ from headgate.base.messages import (
     Placed,
     TaskState,
 )
-from headgate.connectors.function.source import FunctionSource
+from headgate.connectors.function import FunctionSource
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.function import SourceFunction
 from headgate.host.net.exchange import Exchange

@@ -19,8 +19,8 @@ from headgate.base.elements import Bundle, LatencyMarker, StreamStatus
 from headgate.base.errors import ConnectorError, UserFunctionFailed
 from headgate.base.messages import TaskState
 from headgate.base.settings import TransportKind
-from headgate.connectors.function.source import FunctionSource
-from headgate.connectors.socket.source import SocketTextSource
+from headgate.connectors.function import FunctionSource
+from headgate.connectors.socket import SocketTextSource
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.watermarks import OWN_TIME, TimePlan
 from headgate.core.operators.source import SourceOperator

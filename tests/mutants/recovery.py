@@ -112,7 +112,7 @@ RECOVERY = (
     ),
     Mutant(
         "source-position-one-behind",
-        "connectors/generator/source.py",
+        "connectors/generator.py",
         "            assert isinstance(position, int), position\n"
         "            self._next = position\n",
         "            assert isinstance(position, int), position\n"

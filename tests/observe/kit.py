@@ -11,7 +11,7 @@ from headgate.base.errors import InspectionFailed
 from headgate.base.figures import AsyncFigures, BatchFigures, OutputFigures, TaskManagerFigures
 from headgate.base.inspections import Found, Inspection
 from headgate.base.messages import TaskFigures, TaskState
-from headgate.connectors.generator.source import DataGeneratorSource
+from headgate.connectors.generator import DataGeneratorSource
 from headgate.datastream import StreamExecutionEnvironment
 from headgate.observe.analysis.windows import EMPTY, JobWindow, snapshot_of, window_between
 from headgate.observe.web.answers import VertexDetails

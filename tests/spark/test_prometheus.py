@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from headgate import Configuration
 from headgate.api.job import JobClient
 from headgate.base.settings import RestSettings
-from headgate.connectors.generator.source import DataGeneratorSource
+from headgate.connectors.generator import DataGeneratorSource
 from headgate.datastream import StreamExecutionEnvironment
 from headgate.observe.web.server import close_page_server, page_server
 

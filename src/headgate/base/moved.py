@@ -17,16 +17,29 @@ MOVED: Final[dict[str, str]] = {
     "headgate.api.time:Duration": "headgate.functions.time:Duration",
     "headgate.api.time:Instant": "headgate.functions.time:Instant",
     "headgate.api.time:Time": "headgate.functions.time:Time",
-    "headgate.connectors.data_generator:IndexSplit": (
-        "headgate.connectors.generator.source:IndexSplit"
-    ),
-    "headgate.connectors.db_commits:RowsCommit": "headgate.connectors.sql.commits:RowsCommit",
+    "headgate.connectors.data_generator:IndexSplit": "headgate.connectors.generator:IndexSplit",
+    "headgate.connectors.db_commits:RowsCommit": "headgate.connectors.sql:RowsCommit",
     "headgate.connectors.function_source:FunctionPosition": (
-        "headgate.connectors.function.source:FunctionPosition"
+        "headgate.connectors.function:FunctionPosition"
     ),
     "headgate.connectors.part_commits:PartCommit": (
         "headgate.connectors.files.part_commits:PartCommit"
     ),
+    "headgate.connectors.function.source:FunctionPosition": (
+        "headgate.connectors.function:FunctionPosition"
+    ),
+    "headgate.connectors.generator.source:IndexSplit": "headgate.connectors.generator:IndexSplit",
+    "headgate.connectors.nats.fetcher:NatsMessage": "headgate.connectors.nats.source:NatsMessage",
+    "headgate.connectors.nats.fetcher:NatsPlace": "headgate.connectors.nats.source:NatsPlace",
+    "headgate.connectors.postgres.inserts:InsertLot": (
+        "headgate.connectors.postgres.commits:InsertLot"
+    ),
+    "headgate.connectors.postgres.prepared:PreparedLot": (
+        "headgate.connectors.postgres.commits:PreparedLot"
+    ),
+    "headgate.connectors.redis.entries:EntryId": "headgate.connectors.redis.source:EntryId",
+    "headgate.connectors.redis.entries:RedisEntry": "headgate.connectors.redis.source:RedisEntry",
+    "headgate.connectors.sql.commits:RowsCommit": "headgate.connectors.sql:RowsCommit",
     "headgate.core.chain.tags:OutputTag": "headgate.functions.function:OutputTag",
     "headgate.core.chain.timer_service:TimeDomain": "headgate.functions.context:TimeDomain",
     "headgate.core.state.folding:Folded": "headgate.core.state.snapshot:Folded",

@@ -10,7 +10,7 @@ from headgate.api.datastream import DataStream
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.base.elements import Record
 from headgate.connectors.files.sink import JsonLinesSink
-from headgate.connectors.generator.source import DataGeneratorSource
+from headgate.connectors.generator import DataGeneratorSource
 
 CUSTOMERS = 500
 PRICES = {"apples": 120, "bread": 340, "coffee": 890, "dates": 560, "eggs": 280}

@@ -23,8 +23,7 @@ from headgate.api.types.types import TypeInformation, Types
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import ConnectorError, RecordsLost
 from headgate.connectors.formats.schemas import DeserializationSchema
-from headgate.connectors.retries import RECONNECT_S, backoff_s
-from headgate.connectors.servers import MessageServer
+from headgate.connectors.servers import RECONNECT_S, MessageServer, backoff_s
 from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.source import Position, Source, SplitEnumerator, SplitLag, SplitReader
 

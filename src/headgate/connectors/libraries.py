@@ -1,6 +1,8 @@
-"""Client libraries of connectors, which are loaded when a connector is used and not before.
+"""Client libraries of connectors, which are loaded when a connector is used, and what they say.
 
-Law: one that is not installed is told in one sentence with the command that installs it.
+Law: a library that is not installed is named in one sentence with the command that installs it.
+The words of a library are one line without secrets, and a clause can follow them: a full stop of
+the library's would stand before our semicolon.
 """
 
 from importlib import import_module
@@ -8,6 +10,7 @@ from typing import Any
 
 from headgate.base.errors import PlanInvalid
 from headgate.base.extras import install_command
+from headgate.base.redaction import without_secrets
 
 
 def library(module: str, extra: str, user: str) -> Any:
@@ -27,3 +30,13 @@ def library(module: str, extra: str, user: str) -> Any:
             f"{user} needs {package.replace('_', '-')}, which cannot be loaded here ({error}); "
             f"run {install_command(extra)}"
         ) from error
+
+
+def clause(text: object) -> str:
+    """The words of an error, in one line, without secrets and without the stop at their end.
+
+    ::
+
+        f"{whose}: {clause(error)}; check the address"
+    """
+    return without_secrets(" ".join(str(text).split()).rstrip(" .;:"))

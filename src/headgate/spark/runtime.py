@@ -15,7 +15,7 @@ from headgate.api.job import RunningJob
 from headgate.api.program import Program
 from headgate.base.errors import HeadgateError
 from headgate.base.user_traceback import user_traceback
-from headgate.connectors.function.source import FunctionSource
+from headgate.connectors.function import FunctionSource
 from headgate.functions.function import SourceFunction
 from headgate.functions.sink import Sink
 from headgate.functions.source import Source
@@ -121,7 +121,7 @@ class SparkRuntime:
         return arrow_schema(schema, f"{caller}()")
 
     def row_maker(self) -> Callable[[Sequence[str]], Any]:
-        from headgate.connectors.arrow.rows import RowMaker
+        from headgate.connectors.arrow.columns import RowMaker
 
         return RowMaker
 

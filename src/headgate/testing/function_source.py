@@ -14,7 +14,7 @@ from typing import Any, Final
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.extras import install_command
 from headgate.base.values import own
-from headgate.connectors.function.source import FunctionPosition, FunctionSource, Row, SourceContext
+from headgate.connectors.function import FunctionPosition, FunctionSource, Row, SourceContext
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.user_function import UserFunction
 from headgate.functions.context import ConnectorContext, SnapshotMoment

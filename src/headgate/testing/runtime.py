@@ -224,7 +224,7 @@ class TestingRuntime:
         return arrow_schema(schema, f"{caller}()")
 
     def row_maker(self) -> Callable[[Sequence[str]], Any]:
-        from headgate.connectors.arrow.rows import RowMaker
+        from headgate.connectors.arrow.columns import RowMaker
 
         return RowMaker
 

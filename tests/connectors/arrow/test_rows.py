@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from headgate.api.row import Row, named_row
-from headgate.connectors.arrow.rows import RowMaker
+from headgate.connectors.arrow.columns import RowMaker
 
 POINT = pa.struct([("x", pa.int64()), ("y", pa.int64())])
 

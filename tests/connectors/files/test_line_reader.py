@@ -19,7 +19,7 @@ from headgate.api.types.types import Types
 from headgate.connectors.files.file_access import FileAccess
 from headgate.connectors.files.line_reader import LineReader, RecordFormat, line_start
 from headgate.connectors.files.splits import FileSplit, cut
-from headgate.connectors.formats.csv_lines import CsvFormat
+from headgate.connectors.formats.csv import CsvFormat
 from headgate.connectors.formats.json import JsonLinesFormat
 from headgate.connectors.formats.lines import TextFormat
 from tests.connectors.kit import read_some, task_context

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headgate.connectors.files import file_access, listing, splits
+from headgate.connectors.files import file_access, splits
 from headgate.connectors.files.enumerator import FileEnumerator
 from headgate.connectors.files.file_access import ListedFile
 from headgate.connectors.files.source import TextFileSource
@@ -102,7 +102,7 @@ def test_a_file_that_is_listed_under_its_old_and_its_new_name_is_read_once(
     source = TextFileSource(tmp_path, follow=True)
     enumerator = FileEnumerator(source)
     assert sorted(read_splits(source, enumerator.discover())) == ["0", "1", "2"]
-    moment, look = Moment(), listing.local_file
+    moment, look = Moment(), file_access.local_file
 
     def looked_at(path: str) -> ListedFile | None:
         file = look(path)
@@ -115,7 +115,7 @@ def test_a_file_that_is_listed_under_its_old_and_its_new_name_is_read_once(
             (tmp_path / "app.log.1").unlink()
         rotate(log, "3\n4\n5\n")
 
-    monkeypatch.setattr(listing, "local_file", looked_at)
+    monkeypatch.setattr(file_access, "local_file", looked_at)
     moment.armed = rename
     found: list[Any] = []
     for _ in range(3):
@@ -162,14 +162,13 @@ def test_files_are_read_where_inodes_change_at_any_time(
 ) -> None:
     log = tmp_path / "app.log"
     log.write_text("1\n2\n")
-    inodes, look = itertools.count(1), listing.local_file
+    inodes, look = itertools.count(1), file_access.local_file
 
     def looked_at(path: str) -> ListedFile | None:
         file = look(path)
         return None if file is None else replace(file, inode=(1, next(inodes)))
 
-    for module in (listing, file_access):
-        monkeypatch.setattr(module, "local_file", looked_at)
+    monkeypatch.setattr(file_access, "local_file", looked_at)
     source = TextFileSource(tmp_path, follow=True)
     enumerator = FileEnumerator(source)
     assert read_splits(source, enumerator.discover()) == ["1", "2"]

@@ -11,7 +11,7 @@ import pytest
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
-from headgate.connectors.function.source import (
+from headgate.connectors.function import (
     FunctionReader,
     FunctionSource,
     Handover,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import PlanInvalid
-from headgate.connectors.generator.source import NumberSequenceSource
+from headgate.connectors.generator import NumberSequenceSource
 from headgate.functions.source import SplitLag
 from tests.connectors.kit import read_some, read_to_end, task_context
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import PlanInvalid
-from headgate.connectors.generator.source import (
+from headgate.connectors.generator import (
     BURST_S,
     DataGeneratorReader,
     DataGeneratorSource,

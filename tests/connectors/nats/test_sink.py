@@ -12,8 +12,7 @@ import pytest
 from headgate.base.elements import Bundle
 from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnready
 from headgate.connectors.formats.schemas import SimpleStringSchema
-from headgate.connectors.nats.publisher import StreamPublisher
-from headgate.connectors.nats.sink import NatsSink
+from headgate.connectors.nats.sink import NatsSink, StreamPublisher
 from headgate.control.error_classes import is_outside
 from headgate.functions.context import SnapshotMoment
 from headgate.functions.sink import DeliveryGuarantee

@@ -14,9 +14,8 @@ from headgate.base.errors import ConnectorError, PlanInvalid, RecordsLost, Serve
 from headgate.connectors import background
 from headgate.connectors.background import QueueReader
 from headgate.connectors.formats.schemas import SimpleStringSchema
-from headgate.connectors.nats import fetcher
-from headgate.connectors.nats.fetcher import subject_matches
-from headgate.connectors.nats.source import NatsSource
+from headgate.connectors.nats import source as nats_source
+from headgate.connectors.nats.source import NatsSource, subject_matches
 from headgate.control.error_classes import is_final, is_outside
 from tests.connectors.kit import read_to_end, read_until, task_context
 from tests.connectors.nats.kit import TOKEN, NatsBench, NatsServerProcess
@@ -184,7 +183,7 @@ def test_a_slow_task_bounds_what_is_fetched_and_knows_its_lag(
     bench: NatsBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background, "QUEUED_RECORDS", 20)
-    monkeypatch.setattr(fetcher, "PULL_MESSAGES", 10)
+    monkeypatch.setattr(nats_source, "PULL_MESSAGES", 10)
     bench.add(*range(100))
     with opened(texts(bench.url)) as reader:
         assert reader.poll(5) == ()

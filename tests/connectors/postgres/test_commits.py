@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 
 import psycopg
 
-from headgate.connectors.postgres.inserts import InsertLot
+from headgate.connectors.postgres.commits import InsertLot
 from headgate.connectors.postgres.sink import PostgresSink
 from tests.connectors.postgres.kit import ServerDatabase
 from tests.core.chain.sink_lab import sink_context

@@ -18,7 +18,7 @@ from headgate.connectors.delta.sink import DeltaSink
 from headgate.connectors.iceberg.sink import IcebergSink
 from headgate.connectors.postgres.changes import PostgresChangesSource
 from headgate.connectors.postgres.sink import PostgresSink
-from headgate.connectors.sql.sink import SqliteSink
+from headgate.connectors.sql import SqliteSink
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from tests.connectors.delta import kit as delta
 from tests.connectors.iceberg import kit as iceberg

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from headgate.base.elements import Bundle
 from headgate.base.errors import ConnectorError, DatabaseUnready
-from headgate.connectors.sql.sink import DbApiSink
+from headgate.connectors.sql import DbApiSink
 from tests.connectors.postgres.kit import ServerDatabase
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 

@@ -23,7 +23,7 @@ from headgate.base.errors import (
     RecordsLost,
     TableUnfit,
 )
-from headgate.connectors.postgres import client, prepared
+from headgate.connectors.postgres import client, commits
 from headgate.connectors.postgres.sink import PostgresSink
 from headgate.control.error_classes import is_final, is_outside
 from headgate.core.chain.snapshots import OperatorRestored
@@ -98,7 +98,7 @@ def test_a_prepared_transaction_names_job_subtask_and_checkpoint(database: Serve
         feed(task, (1, "a"))
         checkpoint(task, 7)
         (gid,) = database.prepared()
-        found = prepared.GID.fullmatch(gid)
+        found = commits.GID.fullmatch(gid)
         assert found is not None
         assert (found["job"], found["subtask"], found["checkpoint"]) == ("job-1", "1", "7")
 
@@ -224,7 +224,7 @@ def test_a_transaction_that_is_prepared_for_long_is_warned_of(
     database: ServerDatabase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     database.run(TABLE)
-    monkeypatch.setattr(prepared, "OLD_S", -1)
+    monkeypatch.setattr(commits, "OLD_S", -1)
     sink = PostgresSink(database.dsn, "found", mode="prepare")
     with opened(sink) as task, caplog.at_level(logging.WARNING):
         feed(task, (1, "a"))

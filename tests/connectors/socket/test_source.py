@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import LineTooLong, LineUndecodable, PlanInvalid, ServerUnreachable
-from headgate.connectors.socket.source import LineAssembly, SocketTextReader, SocketTextSource
+from headgate.connectors.socket import LineAssembly, SocketTextReader, SocketTextSource
 from tests.connectors.kit import read_some, read_to_end, read_until, task_context
 
 

@@ -12,7 +12,7 @@ pytest.importorskip("pymysql")
 
 from headgate.base.elements import Bundle
 from headgate.base.errors import ConnectorError, DatabaseUnready
-from headgate.connectors.sql.sink import DbApiSink
+from headgate.connectors.sql import DbApiSink
 from headgate.control.error_classes import is_outside
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from headgate.api.row import Row
 from headgate.base.elements import Bundle
 from headgate.base.errors import ConnectorError, PlanInvalid
-from headgate.connectors.sql import sink as db_sink
-from headgate.connectors.sql.sink import DbApiSink, SqliteSink
+from headgate.connectors import sql as db_sink
+from headgate.connectors.sql import DbApiSink, SqliteSink
 from headgate.control.error_classes import is_final
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, StreamStatus, Watermark
 from headgate.base.errors import BatchUnfit, StateChanged
-from headgate.connectors.arrow.columns import BatchMaker
-from headgate.connectors.arrow.rows import RowMaker
+from headgate.connectors.arrow.columns import BatchMaker, RowMaker
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.record_failures import RecordFailures

@@ -56,7 +56,7 @@ from headgate.base.job_records import (
 )
 from headgate.base.messages import TaskFigures, TaskState, UserFigure
 from headgate.base.settings import RestSettings
-from headgate.connectors.generator.source import DataGeneratorSource
+from headgate.connectors.generator import DataGeneratorSource
 from headgate.datastream import StreamExecutionEnvironment
 from headgate.host.driver.state_reads import shown_state
 from headgate.observe.web.server import PageServer

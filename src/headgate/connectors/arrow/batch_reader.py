@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headgate.base.elements import Record
 from headgate.base.errors import TableUnfit
-from headgate.connectors.arrow.rows import RowMaker
+from headgate.connectors.arrow.columns import RowMaker
 from headgate.functions.source import SplitLag, SplitReader
 
 BATCH_ROWS: Final = 16 * 1024

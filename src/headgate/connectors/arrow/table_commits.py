@@ -17,8 +17,8 @@ from headgate.base.elements import Record
 from headgate.base.errors import HeadgateError, PartLost, TableUnfit, TableUnready
 from headgate.base.object_store import s3_problem
 from headgate.connectors.arrow.staged_rows import StagedLot
-from headgate.connectors.retries import Sleep
-from headgate.connectors.wording import clause
+from headgate.connectors.libraries import clause
+from headgate.connectors.servers import Sleep
 from headgate.functions.sink import Committer
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from headgate.api.row import Row
 from headgate.base.errors import StateBroken
 from headgate.base.moved import first_bytes
-from headgate.connectors.arrow.rows import RowMaker
+from headgate.connectors.arrow.columns import RowMaker
 from headgate.connectors.dataframe.bridge import Inlet, inlet_of
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader

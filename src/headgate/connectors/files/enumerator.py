@@ -21,11 +21,13 @@ from headgate.connectors.files.file_access import (
     FileAccess,
     ListedFile,
     fixed_part,
+    has_pattern,
+    is_folder,
     is_remote,
+    list_files,
     printable,
     unpacker,
 )
-from headgate.connectors.files.listing import has_pattern, is_folder, list_files
 from headgate.connectors.files.splits import (
     FileSplit,
     FileVersion,

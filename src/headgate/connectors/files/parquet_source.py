@@ -16,7 +16,7 @@ from pyarrow import compute, dataset, parquet
 from headgate.api.row import Row
 from headgate.base.elements import Record
 from headgate.base.errors import FileGone, PathUnusable, PlanInvalid
-from headgate.connectors.arrow.rows import RowMaker
+from headgate.connectors.arrow.columns import RowMaker
 from headgate.connectors.arrow.types import arrow_schema
 from headgate.connectors.files.file_access import FileAccess, ListedFile, printable
 from headgate.connectors.files.source import DISCOVER_MS, SPLIT_BYTES, FilesSource

@@ -28,8 +28,13 @@ from headgate.connectors.files.layout import (
     read_buckets,
 )
 from headgate.connectors.files.part_commits import PartCommitter
-from headgate.connectors.files.part_names import PartNames, part_names
-from headgate.connectors.files.part_writer import Lines, PartFormat, PartsWriter
+from headgate.connectors.files.part_writer import (
+    Lines,
+    PartFormat,
+    PartNames,
+    PartsWriter,
+    part_names,
+)
 from headgate.connectors.formats.lines import MAX_LINE_BYTES, check_text
 from headgate.connectors.formats.record_text import written_text
 from headgate.connectors.paths import AnyPath, short_folder

@@ -16,12 +16,10 @@ from typing import Final
 from headgate.api.types.types import RowTypeInfo, TypeInformation
 from headgate.base.errors import PlanInvalid, StateBroken
 from headgate.connectors.files.enumerator import FileEnumerator, FilesPosition
-from headgate.connectors.files.file_access import FileAccess, ListedFile
+from headgate.connectors.files.file_access import FileAccess, ListedFile, check_local_paths
 from headgate.connectors.files.line_reader import LineReader, RecordFormat
-from headgate.connectors.files.listing import check_local_paths
 from headgate.connectors.files.splits import FileSplit
-from headgate.connectors.formats.csv import CsvDialect, check_fields
-from headgate.connectors.formats.csv_lines import CsvFormat
+from headgate.connectors.formats.csv import CsvDialect, CsvFormat, check_fields
 from headgate.connectors.formats.json import JsonLinesFormat
 from headgate.connectors.formats.lines import MAX_LINE_BYTES, TextFormat
 from headgate.connectors.formats.schemas import check_row_type

@@ -18,7 +18,7 @@ from headgate.base.errors import ConnectorError, HttpRejected, PlanInvalid, Serv
 from headgate.connectors.checks import AMOUNT, check_settings
 from headgate.connectors.libraries import library
 from headgate.connectors.paths import split_url
-from headgate.connectors.retries import LOOK_S, backoff_s, shut_down
+from headgate.connectors.servers import LOOK_S, backoff_s, shut_down
 from headgate.functions.context import ConnectorContext
 
 AGAIN: Final = frozenset({429, 502, 503, 504})

@@ -20,8 +20,7 @@ from headgate.base.errors import (
     PlanInvalid,
     ServerUnfit,
 )
-from headgate.connectors.libraries import library
-from headgate.connectors.wording import clause
+from headgate.connectors.libraries import clause, library
 
 LOG: Final = logging.getLogger("headgate.connectors.kafka")
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready
 from headgate.connectors.kafka.client import ClientWatch, KafkaCluster, error_words, kafka
 from headgate.connectors.kafka.serialization import ProducerRecord
-from headgate.connectors.retries import LOOK_S, Sleep
+from headgate.connectors.servers import LOOK_S, Sleep
 
 T = TypeVar("T")
 

@@ -15,8 +15,7 @@ from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready, PlanInvalid
 from headgate.base.redaction import plain_url, shown_setting
 from headgate.connectors.formats.schemas import DeserializationSchema, SerializationSchema
-from headgate.connectors.libraries import library
-from headgate.connectors.wording import clause
+from headgate.connectors.libraries import clause, library
 
 TIMEOUT_S: Final = 10
 """For one request; the client itself would wait for ever."""

@@ -30,7 +30,7 @@ from headgate.connectors.kafka.client import (
 )
 from headgate.connectors.kafka.producer import SinkProducer
 from headgate.connectors.kafka.serialization import ProducerRecord
-from headgate.connectors.retries import LOOK_S, Sleep
+from headgate.connectors.servers import LOOK_S, Sleep
 from headgate.functions.sink import Committer
 
 T = TypeVar("T")

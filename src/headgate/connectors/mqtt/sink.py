@@ -13,7 +13,7 @@ from headgate.base.elements import Record
 from headgate.connectors.checks import FLAG, SERIALIZER, Check, check_settings, one_of
 from headgate.connectors.formats.schemas import SerializationSchema, bytes_maker
 from headgate.connectors.mqtt.client import MqttBroker, check, hang_up, turn
-from headgate.connectors.retries import Sleep
+from headgate.connectors.servers import Sleep
 from headgate.connectors.staged import DirectWriter, MessageMaker, checked, whose
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Sink, SinkWriter

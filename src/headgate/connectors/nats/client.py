@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 from headgate.base.errors import PlanInvalid, ServerUnready
 from headgate.connectors.libraries import library
 from headgate.connectors.paths import split_url
-from headgate.connectors.retries import LOOK_S, Sleep
-from headgate.connectors.servers import MessageServer
+from headgate.connectors.servers import LOOK_S, MessageServer, Sleep
 
 CONNECT_S: Final = 10
 ANSWER_S: Final = 10.0

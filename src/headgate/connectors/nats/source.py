@@ -1,17 +1,31 @@
 """A stream of NATS JetStream as a source: one split; the position is a sequence of the stream.
 
-Law: positions are kept in the checkpoints of the job; the server is not told what was read, so that
-each message counts once in the job's state. Messages that were removed before they were read are
-named. One task reads the stream, through ``fetcher``.
+A thread asks a consumer of its own, which keeps nothing and is made anew after the last message
+whenever something goes wrong. Law: positions are kept in the checkpoints of the job; the server is
+not told what was read, so that each message counts once in the job's state. Messages come in the
+order of the stream, none twice; one that is lost on the way shows as a gap in the consumer's
+numbers, and is asked for again. Messages that were removed before they were read are named.
 """
 
 import asyncio
-from collections.abc import Sequence
+import json
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
 
-from headgate.connectors.background import MessageSource, QueueReader
+from headgate.connectors.background import (
+    Fetcher,
+    MessageSource,
+    QueueReader,
+    ReadBatch,
+    ReadQueue,
+    check_lost,
+)
 from headgate.connectors.checks import (
     COUNT,
     DESERIALIZER,
@@ -23,16 +37,273 @@ from headgate.connectors.checks import (
 )
 from headgate.connectors.formats.schemas import DeserializationSchema
 from headgate.connectors.libraries import library
-from headgate.connectors.nats.client import NatsServers, stream_of
-from headgate.connectors.nats.fetcher import (
-    FetchPlan,
-    NatsPlace,
-    SequenceFetcher,
-    created_at,
-    pulled,
-)
+from headgate.connectors.nats.client import ANSWER_S, NatsServers, stream_of
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Position
+
+PULL_MESSAGES: Final = 500
+PULL_S: Final = 1.0
+"""For so long the server waits for messages before it says that there are none."""
+LOOK_S: Final = 0.5
+"""Between two looks at a connection on which nothing arrives."""
+LINGER_S: Final = 60.0
+"""A consumer that nobody asks for so long is removed by the server."""
+_NOTHING_NOW: Final = ("404", "408")
+
+
+class NatsMessage(NamedTuple):
+    """A message as it is in the stream."""
+
+    subject: str
+    sequence: int
+    timestamp_ms: int
+    """When the server has taken it, in milliseconds since 1970."""
+    headers: Mapping[str, str]
+    data: bytes
+
+
+class NatsPlace(NamedTuple):
+    """Behind a message of a stream; what a reader keeps in checkpoints."""
+
+    sequence: int
+    created: str
+    """When the stream was created: another of the same name is not this one."""
+
+    def __str__(self) -> str:
+        return f"sequence {self.sequence}"
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPlan:
+    """What to read."""
+
+    servers: NatsServers
+    stream: str
+    subjects: tuple[str, ...]
+    stop: int | None
+    goes_on: bool
+    """Whether messages that are gone are passed over."""
+
+
+class SequenceFetcher(Fetcher):
+    """Each session is an event loop of its own."""
+
+    def __init__(self, plan: FetchPlan, place: NatsPlace) -> None:
+        super().__init__(plan.servers, f"stream {plan.stream!r}")
+        self._pending: int | None = None
+        """How many messages the server has not sent yet, as it last said."""
+        self._plan = plan
+        self._place = place
+        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
+
+    def session(self, queue: ReadQueue) -> None:
+        with suppress(asyncio.CancelledError):
+            asyncio.run(self._session(queue))
+
+    def stop(self) -> None:
+        if self._running is not None:
+            loop, task = self._running
+            with suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(task.cancel)
+
+    def unread(self, position: Position, queued: int) -> int | None:
+        return None if self._pending is None else self._pending + queued
+
+    async def _session(self, queue: ReadQueue) -> None:
+        """One connection, until the end of the split or trouble."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._running = asyncio.get_running_loop(), task
+        plan = self._plan
+        client = await plan.servers.connect(f"source {plan.stream}")
+        try:
+            js = client.jetstream()
+            if await self._look(js, None, queue):
+                return
+            pull = await Pull.begin(client, js, plan.stream, self._config())
+            while not queue.closing:  # the client may swallow that it was cancelled
+                self.well()
+                while queue.is_full and not queue.closing:
+                    await asyncio.to_thread(queue.wait_for_room, 1.0)
+                messages = await pull.messages(PULL_MESSAGES)
+                if messages:
+                    if await self._enqueue(js, messages, queue):
+                        return
+                elif await self._look(js, pull, queue):
+                    return
+        finally:
+            await client.close()
+
+    def _config(self) -> Any:
+        api = library("nats.js.api", "nats", "NatsSource")
+        subjects = self._plan.subjects
+        return api.ConsumerConfig(
+            deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE,
+            opt_start_seq=self._place.sequence + 1,
+            filter_subject=subjects[0] if len(subjects) == 1 else None,
+        )
+
+    async def _enqueue(self, js: Any, messages: list[Any], queue: ReadQueue) -> bool:
+        """Whether the end was reached."""
+        plan, stop = self._plan, self._plan.stop
+        metas = [message.metadata for message in messages]
+        if not plan.subjects and metas[0].sequence.stream > self._place.sequence + 1:
+            self._check(await stream_of(js, plan.servers, plan.stream))
+        last = metas[-1].sequence.stream
+        found = [
+            _message(message, meta)
+            for message, meta in zip(messages, metas, strict=True)
+            if (stop is None or meta.sequence.stream <= stop) and self._is_wanted(message.subject)
+        ]
+        self._pending = metas[-1].num_pending
+        created = self._place.created
+        self._place = NatsPlace(last, created)
+        if found:
+            places = [NatsPlace(message.sequence, created) for message in found]
+            times = [message.timestamp_ms for message in found]
+            size = sum(len(message.data) for message in found)
+            queue.add(ReadBatch(found, times, places, size))
+        return stop is not None and last >= stop
+
+    def _is_wanted(self, subject: str) -> bool:
+        subjects = self._plan.subjects
+        return len(subjects) < 2 or any(subject_matches(each, subject) for each in subjects)
+
+    async def _look(self, js: Any, pull: "Pull | None", queue: ReadQueue) -> bool:
+        """What is gone, and how far it is; whether the end was reached."""
+        plan = self._plan
+        info = await stream_of(js, plan.servers, plan.stream)
+        self._check(info)
+        if pull is None:
+            return plan.stop is not None and self._place.sequence >= plan.stop
+        try:
+            asked = await js.consumer_info(plan.stream, pull.name)
+        except library("nats.js.errors", "nats", "NatsSource").NotFoundError:
+            raise ConnectionError("the server has removed the consumer") from None
+        self._pending = asked.num_pending
+        last = info.state.last_seq
+        if asked.num_pending == 0 and asked.delivered.consumer_seq == pull.received:
+            # Nothing of these subjects was there up to the end of the stream as it was before.
+            self._place = NatsPlace(max(last, self._place.sequence), self._place.created)
+            queue.add(ReadBatch((), (), (self._place,), 0))
+            return plan.stop is not None and last >= plan.stop
+        return False
+
+    def _check(self, info: Any) -> None:
+        """Whether messages behind the place are gone."""
+        place, plan = self._place, self._plan
+        first, last, created = info.state.first_seq, info.state.last_seq, created_at(info)
+        name = f"{self.what} of {plan.servers.address}"
+        is_another = bool(created and place.created) and created != place.created
+        if is_another or last < place.sequence:
+            problem = f"{name} is not the one that was read up to {place}"
+            why = "it was deleted and created anew, or the server has lost what it had stored"
+            self._place = NatsPlace(max(0, first - 1), created)
+        elif first > place.sequence + 1:
+            problem = f"messages {place.sequence + 1} to {first - 1} of {name} are gone unread"
+            why = "they were purged, or the stream's limits removed them; let it keep more"
+            self._place = NatsPlace(first - 1, created)
+        else:
+            return
+        option = "on_purged='continue' goes on with the oldest message that is there"
+        check_lost(self.server.user, problem, why, option, plan.goes_on)
+
+
+class Pull:
+    """Asks a consumer for messages, and notices if some have not got through."""
+
+    def __init__(self, client: Any, stream: str, name: str, inbox: str) -> None:
+        self.name = name
+        self.received = 0
+        self._client = client
+        self._inbox = inbox
+        self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
+        self._left = 0
+        """What was asked for and has not come."""
+        self._arrived: deque[Any] = deque()
+        self._has_arrived = asyncio.Event()
+
+    @classmethod
+    async def begin(cls, client: Any, js: Any, stream: str, config: Any) -> "Pull":
+        """Makes the consumer, which the server removes when nobody asks it any more."""
+        api = library("nats.js.api", "nats", "NatsSource")
+        config.ack_policy = api.AckPolicy.NONE
+        config.mem_storage = True
+        config.num_replicas = 1
+        config.inactive_threshold = LINGER_S
+        info = await js.add_consumer(stream, config=config)
+        pull = cls(client, stream, info.name, client.new_inbox())
+        await client.subscribe(pull._inbox, cb=pull._receive)
+        return pull
+
+    async def messages(self, limit: int) -> list[Any]:
+        """Those that are there; waits for the first; empty: none within a second or so."""
+        if self._left == 0:
+            self._left = limit
+            ask = {"batch": limit, "expires": int(PULL_S * 1e9)}
+            await self._client.publish(self._subject, json.dumps(ask).encode(), self._inbox)
+        await self._wait()
+        found: list[Any] = []
+        while self._arrived:
+            message = self._arrived.popleft()
+            status = message.headers.get("Status") if message.headers else None
+            if status is None:
+                self._take(message)
+                found.append(message)
+            elif status in _NOTHING_NOW:
+                self._left = 0
+            elif status != "100":  # the consumer or its server is gone
+                raise ConnectionError(f"status {status} of the server")
+        return found
+
+    async def _receive(self, message: Any) -> None:
+        self._arrived.append(message)
+        self._has_arrived.set()
+
+    async def _wait(self) -> None:
+        """Until something has arrived; raises if the connection is gone."""
+        deadline_s = time.monotonic() + PULL_S + ANSWER_S
+        while not self._arrived:
+            if self._client.is_closed or time.monotonic() > deadline_s:
+                raise ConnectionError("the connection is lost")
+            self._has_arrived.clear()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._has_arrived.wait(), LOOK_S)
+
+    def _take(self, message: Any) -> None:
+        if message.metadata.sequence.consumer != self.received + 1:
+            raise ConnectionError("a message did not get through")
+        self.received += 1
+        self._left -= 1
+
+
+async def pulled(client: Any, js: Any, stream: str, config: Any, limit: int) -> list[Any]:
+    """Up to ``limit`` messages that are there, by a consumer that is used once."""
+    pull = await Pull.begin(client, js, stream, config)
+    return await pull.messages(limit)
+
+
+def created_at(info: Any) -> str:
+    """When a stream was created, as a text; empty: the client is too old to know."""
+    return str(getattr(info, "created", None) or "")
+
+
+def subject_matches(pattern: str, subject: str) -> bool:
+    """Whether a subject is one of a pattern with ``*`` and ``>``."""
+    names, given = pattern.split("."), subject.split(".")
+    for number, name in enumerate(names):
+        if name == ">":
+            return len(given) > number
+        if number >= len(given) or name not in ("*", given[number]):
+            return False
+    return len(names) == len(given)
+
+
+def _message(message: Any, meta: Any) -> NatsMessage:
+    time_ms = int(meta.timestamp.timestamp() * 1000)
+    headers = message.headers or {}
+    return NatsMessage(message.subject, meta.sequence.stream, time_ms, headers, message.data)
+
 
 CHECKS: Final = {
     "stream": matching("[^ .*>]+", "its name, without spaces, dots, * and >"),

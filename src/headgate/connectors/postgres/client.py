@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from headgate.base.errors import ConnectorError, DatabaseUnready, PlanInvalid
 from headgate.base.redaction import has_stray_login
-from headgate.connectors.libraries import library
-from headgate.connectors.retries import Sleep, shut_down
-from headgate.connectors.wording import clause
+from headgate.connectors.libraries import clause, library
+from headgate.connectors.servers import Sleep, shut_down
 
 if TYPE_CHECKING:
     import psycopg

@@ -1,26 +1,327 @@
-"""Commits what a sink has prepared: lots of rows from the checkpoint, and prepared transactions.
+"""Rows of PostgreSQL exactly once: what waits for a commit, the log of commits, and the commits.
 
-Law: a lot is committed at most once, however often this is repeated and whoever does so: a lot of
-rows in one transaction with its note, a prepared transaction by the server, which forgets it then.
-One that is gone without a note was rolled back by somebody: an error, not a loss in silence.
+Rows wait in the checkpoint (``InsertLot``) or in the server (``PreparedLot``, by ``PREPARE
+TRANSACTION``). Law: a lot's note is written in the transaction that writes its rows, and the lots
+of a writer are committed in order; so a lot is in if and only if there is a note of it or of a
+later one, and it is committed at most once, whoever repeats this. A prepared transaction that is
+gone without a note was rolled back by somebody: an error, not a loss in silence. A new writer rolls
+back what earlier writers of its own job, sink and subtask have prepared and no checkpoint has
+named, and never what a later writer prepares (the server's clock tells which is later).
 """
 
+import hashlib
+import logging
+import re
+import secrets
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.elements import Record
-from headgate.base.errors import ConnectorError, RecordsLost, TaskCancelled
+from headgate.base.errors import ConnectorError, PlanInvalid, RecordsLost, TaskCancelled
 from headgate.base.moved import loads
 from headgate.connectors.postgres.client import SinkDatabase, first_line, psycopg_module
-from headgate.connectors.postgres.commit_log import CommitLog
-from headgate.connectors.postgres.inserts import InsertLot
-from headgate.connectors.postgres.prepared import GID, PreparedLot
-from headgate.connectors.postgres.table import blamed, copy_rows, quoted_table
-from headgate.functions.sink import Committer
+from headgate.connectors.postgres.table import (
+    TableRows,
+    TargetTable,
+    blamed,
+    copy_rows,
+    quoted_table,
+)
+from headgate.functions.context import ConnectorContext, SnapshotMoment
+from headgate.functions.sink import Committer, CommittingSinkWriter
 
 if TYPE_CHECKING:
     from headgate.connectors.postgres.client import PgConnection
+
+COMMIT_LOG: Final = "headgate_commit_log"
+WHOSE_CHARS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLog:
+    """Statements about the table of notes."""
+
+    table: str
+    """Quoted."""
+    whose: str
+    """Job, sink and subtask, for people who look into the table."""
+
+    def make(self, connection: "PgConnection") -> None:
+        """Create the table if it is missing; other tasks do the same at the same time."""
+        if self._is_there(connection):
+            return
+        create = (
+            f"CREATE TABLE IF NOT EXISTS {self.table} (writer text NOT NULL, lot bigint NOT NULL, "
+            f"whose text, committed_at timestamptz NOT NULL DEFAULT now(), "
+            f"PRIMARY KEY (writer, lot))"
+        )
+        psycopg = psycopg_module("PostgresSink")
+        try:
+            with connection.transaction():
+                # Two that create the same table at once are an error, in spite of IF NOT EXISTS.
+                connection.execute("SELECT pg_advisory_xact_lock(hashtext('headgate_commit_log'))")
+                connection.execute(create)
+        except (psycopg.errors.InsufficientPrivilege, psycopg.ProgrammingError) as error:
+            raise PlanInvalid(
+                f"the table {self.table}, where the sink notes what it has committed, cannot be "
+                f"created ({first_line(error)}); create it yourself ({create}), or name another "
+                f"with commit_log=..."
+            ) from error
+
+    def note(self, connection: "PgConnection", writer: str, lot: int) -> bool:
+        """Note a lot, in the open transaction; False: it is in already."""
+        table = self._in_query
+        cursor = connection.execute(
+            f"INSERT INTO {table} (writer, lot, whose) SELECT %s, %s, %s WHERE NOT EXISTS "
+            f"(SELECT 1 FROM {table} WHERE writer = %s AND lot >= %s) ON CONFLICT DO NOTHING",
+            (writer, lot, self.whose, writer, lot),
+        )
+        return cursor.rowcount == 1
+
+    def lock_writer(self, connection: "PgConnection", writer: str) -> None:
+        """Until the open transaction ends, nobody else notes lots of this writer.
+
+        ``note`` alone does not see that while it waited for another attempt's note, this one was
+        committed and replaced by that of a later lot: a statement sees the table as of its start.
+        """
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (writer,))
+
+    def has(self, connection: "PgConnection", writer: str, lot: int) -> bool:
+        """Whether a lot is in."""
+        asked = f"SELECT 1 FROM {self._in_query} WHERE writer = %s AND lot >= %s"
+        return connection.execute(asked, (writer, lot)).fetchone() is not None
+
+    def forget_older(self, connection: "PgConnection", writer: str, lot: int) -> None:
+        """The note of this lot speaks for those before it."""
+        connection.execute(
+            f"DELETE FROM {self._in_query} WHERE writer = %s AND lot < %s", (writer, lot)
+        )
+
+    @property
+    def _in_query(self) -> str:
+        """The table in a query with placeholders, which begin with %."""
+        return self.table.replace("%", "%%")
+
+    def _is_there(self, connection: "PgConnection") -> bool:
+        found = connection.execute("SELECT to_regclass(%s)", (self.table,)).fetchone()
+        return found is not None and found[0] is not None
+
+
+def log_of(table: str, context: ConnectorContext) -> CommitLog:
+    """The table of notes, as one task writes to it."""
+    task = context.task
+    whose = f"{task.job} / {context.uid or context.operator} / {task.subtask}"
+    return CommitLog(quoted_table(table), re.sub(r"[\x00-\x1f]", "?", whose)[:WHOSE_CHARS])
+
+
+@dataclass(frozen=True, slots=True)
+class InsertLot:
+    """Rows that wait for their transaction; what the sink keeps in checkpoints."""
+
+    writer: str
+    number: int
+    """Lots of a writer are counted from 1, and are committed in this order."""
+    columns: tuple[str, ...]
+    batches: tuple[bytes, ...]
+    """Lists of rows, pickled."""
+
+
+log = logging.getLogger(__name__)
+
+OLD_S: Final = 600
+"""Transactions that are prepared for longer are warned of: they hold locks and stop VACUUM."""
+LOOK_S: Final = 60.0
+GID: Final = re.compile(
+    r"headgate:(?P<job>[\w.-]*):(?P<owner>[0-9a-f]{16}):(?P<subtask>\d+):"
+    r"(?P<began>[0-9a-f]+)-(?P<token>[0-9a-f]{16}):(?P<checkpoint>\d+|end)-(?P<lot>\d+)",
+    re.ASCII,
+)
+_PREPARED: Final = (
+    "SELECT gid, extract(epoch FROM now() - prepared)::float8 FROM pg_prepared_xacts "
+    "WHERE database = current_database() AND gid LIKE 'headgate:%'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedLot:
+    """A prepared transaction; what the sink keeps in checkpoints."""
+
+    gid: str
+    writer: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriterName:
+    """One writer, as the ids of its transactions tell it."""
+
+    job: str
+    owner: str
+    """Of the job and the sink: the same over all runs of the job."""
+    subtask: int
+    parallelism: int
+    began_ms: int
+    """By the server's clock, which all tasks share."""
+    token: str
+
+    def gid(self, checkpoint: int | None, lot: int) -> str:
+        at = "end" if checkpoint is None else checkpoint
+        return (
+            f"headgate:{self.job}:{self.owner}:{self.subtask}:{self.began_ms:x}-{self.token}:"
+            f"{at}-{lot}"
+        )
+
+    def succeeds(self, gid: str) -> bool:
+        """Whether this writer replaces the one that has prepared a transaction."""
+        found = GID.fullmatch(gid)
+        return (
+            found is not None
+            and found["owner"] == self.owner
+            and int(found["subtask"]) % self.parallelism == self.subtask
+            and int(found["began"], 16) <= self.began_ms
+            and found["token"] != self.token
+        )
+
+
+def name_writer(context: ConnectorContext, connection: "PgConnection", table: str) -> WriterName:
+    """A name for the writer of one task, never given before."""
+    task = context.task
+    # Without an id, or with checkpoints elsewhere, other runs cannot be known to be this job's.
+    job = f"{task.job_id}\0{task.checkpoint_folder}" if task.job_id else secrets.token_hex(8)
+    owner = hashlib.sha256(f"{job}\0{context.uid or context.operator}\0{table}".encode())
+    clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8"
+    found = connection.execute(clock).fetchone()
+    assert found is not None
+    return WriterName(
+        re.sub(r"[^\w.-]", "_", task.job_id, flags=re.ASCII)[:48],
+        owner.hexdigest()[:16],
+        task.subtask,
+        task.parallelism,
+        int(found[0]),
+        secrets.token_hex(8),
+    )
+
+
+def check_server(connection: "PgConnection", whose: str) -> None:
+    """Raises PlanInvalid if the server keeps no prepared transactions."""
+    found = connection.execute("SELECT current_setting('max_prepared_transactions')").fetchone()
+    if found is not None and int(found[0]) == 0:
+        raise PlanInvalid(
+            f"{whose}: the server keeps no prepared transactions (max_prepared_transactions is 0); "
+            f"set it to at least twice the parallelism of the sink in postgresql.conf and restart "
+            f"the server, or give mode='insert', which is exactly once without them"
+        )
+
+
+class PreparingWriter(CommittingSinkWriter):
+    """Writes into an open transaction, and prepares it at each checkpoint."""
+
+    def __init__(
+        self,
+        database: SinkDatabase,
+        name: WriterName,
+        commit_log: CommitLog,
+        table: str,
+        target: TargetTable,
+        maker: TableRows,
+        batch_rows: int,
+    ) -> None:
+        self._database = database
+        self._name = name
+        self._log = commit_log
+        self._table = table
+        self._target = target
+        self._maker = maker
+        self._batch_rows = batch_rows
+        self._rows: list[Sequence[Any]] = []
+        self._open: PgConnection | None = None
+        """The connection whose transaction holds rows."""
+        self._number = 0
+        self._looked_s = 0.0
+        self._warned: set[str] = set()
+        self._roll_back_leftovers()
+
+    def write(self, records: list[Record]) -> None:
+        self._rows += self._maker.inserts(records)
+        if len(self._rows) >= self._batch_rows:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._rows:
+            return
+        try:
+            if self._open is None:
+                self._number += 1
+                self._open = self._database.repeat(self._begin)
+            copy_rows(self._open, self._target.name, self._target.columns, lambda: self._rows)
+        except (ConnectorError, TaskCancelled):
+            raise
+        except Exception as error:
+            self._database.close()
+            raise blamed(self._database, self._table, self._target.columns, error) from error
+        self._rows = []
+
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[PreparedLot]:
+        if self._open is None:
+            return ()
+        gid = self._name.gid(None if moment is None else moment.checkpoint, self._number)
+        connection, self._open = self._open, None
+        psycopg = psycopg_module(self._database.whose)
+        try:
+            connection.execute(f"PREPARE TRANSACTION '{gid}'")
+        except psycopg.errors.OutOfMemory as error:
+            raise ConnectorError(
+                f"{self._database.whose}: {first_line(error)}; raise max_prepared_transactions of "
+                f"the server, or roll back what is forgotten (SELECT * FROM pg_prepared_xacts)"
+            ) from error
+        except psycopg.Error as error:
+            self._database.close()
+            raise blamed(self._database, self._table, self._target.columns, error) from error
+        with suppress(psycopg.Error):
+            self._warn_of_old(connection)
+        return [PreparedLot(gid, self._name.token, self._number)]
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _begin(self, connection: "PgConnection") -> "PgConnection":
+        connection.execute("BEGIN")
+        self._log.note(connection, self._name.token, self._number)
+        return connection
+
+    def _roll_back_leftovers(self) -> None:
+        """What earlier runs have prepared and the checkpoint does not know."""
+        connection = self._database.open()
+        psycopg = psycopg_module(self._database.whose)
+        for gid, _ in connection.execute(_PREPARED).fetchall():
+            if self._name.succeeds(gid):
+                try:
+                    connection.execute(f"ROLLBACK PREPARED '{gid}'")
+                except psycopg.errors.UndefinedObject:
+                    continue
+                except psycopg.Error as error:
+                    log.warning("prepared transaction %s stays: %s", gid, first_line(error))
+        self._warn_of_old(connection)
+
+    def _warn_of_old(self, connection: "PgConnection") -> None:
+        now_s = time.monotonic()
+        if self._looked_s and now_s - self._looked_s < LOOK_S:
+            return
+        self._looked_s = now_s
+        for gid, age_s in connection.execute(_PREPARED).fetchall():
+            if age_s > OLD_S and gid not in self._warned:
+                self._warned.add(gid)
+                log.warning(
+                    "transaction %s is prepared since %d minutes, holds locks and stops VACUUM; if "
+                    "its job will not go on, run ROLLBACK PREPARED '%s'",
+                    gid,
+                    age_s / 60,
+                    gid,
+                )
 
 
 class LotCommitter(Committer):

@@ -10,9 +10,8 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from headgate.base.errors import ConnectorError, PlanInvalid, ServerUnfit
-from headgate.connectors.libraries import library
+from headgate.connectors.libraries import clause, library
 from headgate.connectors.servers import UrlServer
-from headgate.connectors.wording import clause
 
 TIMEOUT_S: Final = 30.0
 """How long an answer may take, beyond what a blocking command waits."""

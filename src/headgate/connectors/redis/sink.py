@@ -25,8 +25,8 @@ from headgate.connectors.checks import (
 )
 from headgate.connectors.formats.schemas import SerializationSchema
 from headgate.connectors.redis.client import RedisServer
-from headgate.connectors.redis.entries import field_maker
-from headgate.connectors.retries import Sleep, shut_down
+from headgate.connectors.redis.source import field_maker
+from headgate.connectors.servers import Sleep, shut_down
 from headgate.connectors.staged import (
     BATCH_MESSAGES,
     PENDING_BYTES,

@@ -17,8 +17,14 @@ from headgate.base.errors import PartLost, StreamUnfit
 from headgate.connectors.arrow.staged_rows import StagedLot, StagedRowsWriter
 from headgate.connectors.paths import AnyPath
 from headgate.connectors.streaming.stream_end import MOST_BYTES, StreamEnd, stream_end
-from headgate.connectors.streaming.stream_log import LogEntry, LogPart, StreamLog, part_prefix
-from headgate.connectors.streaming.writer_runs import run_of, writer_name
+from headgate.connectors.streaming.stream_log import (
+    LogEntry,
+    LogPart,
+    StreamLog,
+    part_prefix,
+    run_of,
+    writer_name,
+)
 from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.sink import Committer, TwoPhaseCommittingSink
 

@@ -14,8 +14,14 @@ from headgate.api.types.types import TypeInformation
 from headgate.base.errors import PlanInvalid, StreamUnfit
 from headgate.connectors.arrow.types import arrow_schema
 from headgate.connectors.paths import AnyPath, readable_path
-from headgate.connectors.streaming.stream_log import StreamInfo, StreamLog, StreamOwner, new_info
-from headgate.connectors.streaming.writer_runs import Committed, run_of
+from headgate.connectors.streaming.stream_log import (
+    Committed,
+    StreamInfo,
+    StreamLog,
+    StreamOwner,
+    new_info,
+    run_of,
+)
 
 MOST_BYTES: Final = 256 << 20
 LONGEST_NAME: Final = 60

@@ -16,10 +16,10 @@ from headgate.connectors.files.source import (
     TextFileSource,
 )
 from headgate.connectors.formats.csv import CsvDialect
-from headgate.connectors.generator.source import DataGeneratorSource, NumberSequenceSource
+from headgate.connectors.generator import DataGeneratorSource, NumberSequenceSource
 from headgate.connectors.print_sink import PrintSink
-from headgate.connectors.socket.source import SocketTextSource
-from headgate.connectors.sql.sink import DbApiSink, SqliteSink
+from headgate.connectors.socket import SocketTextSource
+from headgate.connectors.sql import DbApiSink, SqliteSink
 from headgate.functions.sink import (
     Committer,
     CommittingSinkWriter,
@@ -44,15 +44,13 @@ if TYPE_CHECKING:
     from headgate.connectors.kafka.source import KafkaSource
     from headgate.connectors.mqtt.sink import MqttSink
     from headgate.connectors.mqtt.source import MqttMessage, MqttSource
-    from headgate.connectors.nats.fetcher import NatsMessage
     from headgate.connectors.nats.sink import NatsSink
-    from headgate.connectors.nats.source import NatsSource
+    from headgate.connectors.nats.source import NatsMessage, NatsSource
     from headgate.connectors.not_sent import NOT_SENT
     from headgate.connectors.postgres.changes import PostgresChangesSource
     from headgate.connectors.postgres.sink import PostgresSink
-    from headgate.connectors.redis.entries import RedisEntry
     from headgate.connectors.redis.sink import RedisStreamSink
-    from headgate.connectors.redis.source import RedisStreamSource
+    from headgate.connectors.redis.source import RedisEntry, RedisStreamSource
     from headgate.connectors.streaming.sink import StreamingOutput
     from headgate.connectors.streaming.source import StreamingInput
 
@@ -119,13 +117,13 @@ _LAZY = {
     "MqttMessage": "headgate.connectors.mqtt.source",
     "MqttSource": "headgate.connectors.mqtt.source",
     "MqttSink": "headgate.connectors.mqtt.sink",
-    "NatsMessage": "headgate.connectors.nats.fetcher",
+    "NatsMessage": "headgate.connectors.nats.source",
     "NatsSource": "headgate.connectors.nats.source",
     "NatsSink": "headgate.connectors.nats.sink",
     "HttpLimits": "headgate.connectors.http.poster",
     "HttpBatching": "headgate.connectors.http.sink",
     "HttpSink": "headgate.connectors.http.sink",
-    "RedisEntry": "headgate.connectors.redis.entries",
+    "RedisEntry": "headgate.connectors.redis.source",
     "RedisStreamSink": "headgate.connectors.redis.sink",
     "RedisStreamSource": "headgate.connectors.redis.source",
     "DeltaSink": "headgate.connectors.delta.sink",

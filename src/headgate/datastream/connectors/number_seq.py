@@ -1,5 +1,5 @@
 """A sequence of numbers, where PyFlink has it."""
 
-from headgate.connectors.generator.source import NumberSequenceSource
+from headgate.connectors.generator import NumberSequenceSource
 
 __all__ = ["NumberSequenceSource"]

@@ -1,1 +1,0 @@
-"""A user's ``SourceFunction`` on a thread of its own."""

@@ -1,1 +1,0 @@
-"""Sources that make their records: sequences of numbers, functions of an index."""

@@ -1,1 +1,0 @@
-"""Lines of text from a server's socket."""

@@ -1,1 +1,0 @@
-"""Rows of a database by Python's DB-API, exactly once."""
