@@ -37,28 +37,29 @@ def repeat(
     work: Callable[[], Result],
     may_pass: Callable[[Exception], bool],
     within_s: float = RECONNECT_S,
-    is_over: Callable[[], bool] = lambda: False,
+    longest_s: float = LONGEST_WAIT_S,
     sleep: Sleep = time.sleep,
 ) -> Result:
-    """What ``work`` returns; the last error if it does not pass in time, or ``is_over``."""
+    """What ``work`` returns; raises its last error if that may not pass, or not in time.
+
+    ``longest_s``: the longest wait between two attempts.
+    """
     deadline = time.monotonic() + within_s
     attempt = 0
     while True:
         try:
             return work()
         except Exception as error:
-            wait_s = backoff_s(attempt)
-            if is_over() or not may_pass(error) or time.monotonic() + wait_s > deadline:
+            wait_s = backoff_s(attempt, longest_s)
+            if not may_pass(error) or time.monotonic() + wait_s > deadline:
                 raise
         attempt += 1
         sleep(wait_s)
 
 
-def backoff_s(
-    attempt: int, first_s: float = FIRST_WAIT_S, longest_s: float = LONGEST_WAIT_S
-) -> float:
+def backoff_s(attempt: int, longest_s: float = LONGEST_WAIT_S) -> float:
     """How long to wait after failed attempt number ``attempt``, from 0: half of it by chance."""
-    full_s = min(longest_s, first_s * 2.0 ** min(attempt, 30))
+    full_s = min(longest_s, FIRST_WAIT_S * 2.0 ** min(attempt, 30))
     return float(full_s * random.uniform(0.5, 1.0))
 
 

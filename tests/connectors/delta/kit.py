@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from headgate.connectors.delta.commits import DeltaTarget
 from headgate.connectors.delta.folder import DeltaFolder
-from headgate.connectors.delta.sink import DeltaSink
+from headgate.connectors.delta.sink import DeltaSink, DeltaTarget
 
 SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.string())])
 

@@ -42,9 +42,8 @@ pytest.importorskip("deltalake")
 
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from headgate.connectors.arrow.table_commits import StagedLotCommitter
-from headgate.connectors.delta.commits import DeltaTarget
-from headgate.connectors.delta.sink import DeltaSink
+from headgate.connectors.arrow.lake_sink import StagedLotCommitter
+from headgate.connectors.delta.sink import DeltaSink, DeltaTarget
 from headgate.connectors.delta.table import OpenTable, TableAddress
 from tests.connectors.delta import kit
 

@@ -15,9 +15,8 @@ from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from headgate.connectors.iceberg.commits import IcebergTarget
-from headgate.connectors.iceberg.data_files import IcebergChangeStage, IcebergStage
-from headgate.connectors.iceberg.sink import IcebergSink
+from headgate.connectors.iceberg.data_files import IcebergStage
+from headgate.connectors.iceberg.sink import IcebergSink, IcebergTarget
 
 SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.string())])
 NAME = "shop.sales"
@@ -160,6 +159,6 @@ JOBS = {
     "upsert": (
         upsert_sink,
         record,
-        [(IcebergChangeStage, "write"), *COMMIT_STEPS, (IcebergTarget, "discard")],
+        [(IcebergStage, "write"), *COMMIT_STEPS, (IcebergTarget, "discard")],
     ),
 }

@@ -43,10 +43,9 @@ pytest.importorskip("pyiceberg")
 
 from pyiceberg.transforms import DayTransform
 
-from headgate.connectors.arrow.table_commits import StagedLotCommitter
+from headgate.connectors.arrow.lake_sink import StagedLotCommitter
 from headgate.connectors.iceberg.catalog import IcebergAddress, OpenTable
-from headgate.connectors.iceberg.commits import FORGOTTEN, NOTE, IcebergTarget
-from headgate.connectors.iceberg.sink import IcebergSink
+from headgate.connectors.iceberg.sink import FORGOTTEN, NOTE, IcebergSink, IcebergTarget
 from tests.connectors.iceberg import kit
 
 

@@ -17,8 +17,7 @@ import pyarrow.fs as pa_fs
 from pyarrow import parquet
 
 from headgate.base.errors import PathUnusable
-from headgate.connectors.arrow.table_commits import reason
-from headgate.connectors.libraries import library
+from headgate.connectors.libraries import library, reason
 from headgate.connectors.paths import AnyPath, local_path
 
 

@@ -10,30 +10,34 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from headgate.base.errors import FileGone, PathUnusable, PlanInvalid, TableUnfit
-from headgate.connectors.arrow.batch_reader import (
+from headgate.base.errors import FileGone, PathUnusable, TableUnfit
+from headgate.connectors.arrow.lake_source import (
     BATCH_ROWS,
+    BEGIN_ANEW,
+    DISCOVER_MS,
     Batches,
     DataFileReader,
+    LakeEnumerator,
+    LakeSource,
     RefusingReader,
     without_rows,
 )
-from headgate.connectors.arrow.table_commits import words
-from headgate.connectors.checks import COUNT, check_settings, optional, whole
+from headgate.connectors.checks import check_settings, optional, whole
 from headgate.connectors.delta.data_files import Partition, partition_text
 from headgate.connectors.delta.folder import DeltaFolder, log_name, table_uri
 from headgate.connectors.delta.table import OpenTable, TableAddress, table_id, table_schema
+from headgate.connectors.libraries import words
 from headgate.connectors.paths import AnyPath, short_place
 from headgate.functions.context import ConnectorContext
-from headgate.functions.source import Position, Source, SplitEnumerator, SplitReader
+from headgate.functions.source import Position, SplitReader
 
-DISCOVER_MS: Final = 1000
 MOST_VERSIONS: Final = 1000
 """Versions that are read at a time."""
 _READABLE: Final = frozenset(
@@ -65,7 +69,7 @@ class _Seen:
     schema_version: int
 
 
-class DeltaSource(Source):
+class DeltaSource(LakeSource):
     """Rows of a Delta table, with the names of its columns.
 
     ::
@@ -79,10 +83,6 @@ class DeltaSource(Source):
     out as a whole.
     """
 
-    untimed = True
-    finds_more = True
-    splits_end = True
-
     def __init__(
         self,
         path: AnyPath,
@@ -95,25 +95,15 @@ class DeltaSource(Source):
         discover_ms: int = DISCOVER_MS,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
-        self.address = TableAddress(table_uri(path), "DeltaSource", storage_options)
-        if only_new and not follow:
-            raise PlanInvalid("DeltaSource: only_new=True reads nothing without follow=True")
+        address = TableAddress(table_uri(path), "DeltaSource", storage_options)
+        super().__init__(address, columns, follow, only_new, skip_changes, discover_ms)
         self.version = version
-        self.columns = None if columns is None else tuple(columns)
-        self.follow = bool(follow)
-        self.only_new = bool(only_new)
-        self.skip_changes = bool(skip_changes)
-        self.discover_ms = discover_ms
-        check_settings(self, {"version": optional(whole(0)), "discover_ms": COUNT})
+        check_settings(self, {"version": optional(whole(0))})
         self._schemas: dict[int, pa.Schema] = {}
 
     @property
     def default_name(self) -> str:
         return f"Delta table {short_place(self.address.uri)}"
-
-    @property
-    def bounded(self) -> bool:
-        return not self.follow
 
     def create_enumerator(self, parallelism: int, position: Position) -> "DeltaEnumerator":
         return DeltaEnumerator(self, position)
@@ -121,7 +111,7 @@ class DeltaSource(Source):
     def open(self, split: object, position: Position, context: ConnectorContext) -> SplitReader:
         assert isinstance(split, DeltaSplit), split
         if split.problem:
-            return RefusingReader(split.problem)
+            return RefusingReader(TableUnfit(split.problem))
         schema = self._schema(split.schema_version)
         file = DeltaFile(self.address, split, schema)
         return DataFileReader(file.batches, schema.names, position, split.rows)
@@ -141,38 +131,20 @@ class DeltaSource(Source):
         return self._schemas[version]
 
 
-class DeltaEnumerator(SplitEnumerator):
+class DeltaEnumerator(LakeEnumerator):
     """Reads the log, in the driver."""
 
     def __init__(self, source: DeltaSource, position: Position) -> None:
         assert position is None or isinstance(position, _Seen), position
-        self.interval_ms = source.discover_ms if source.follow else None
+        super().__init__(source, position)
         self._source = source
         self._address = source.address
-        self._seen = position
-        self._folder: DeltaFolder | None = None
-        self._refused = False
 
-    def discover(self) -> Sequence[DeltaSplit]:
-        if self._refused:
-            return []
-        if self._folder is None:
-            self._folder = DeltaFolder(self._address.uri, self._address.options)
-        try:
-            if self._seen is None:
-                return self._begin()
-            return self._go_on(self._seen, self._folder) if self._source.follow else []
-        except TableUnfit as error:
-            if self._seen is None:
-                raise
-            self._refused = True
-            version = self._seen.version + 1
-            return [DeltaSplit("", (), None, version, version, str(error))]
+    def refusal(self, problem: str) -> DeltaSplit:
+        version = self.seen.version + 1
+        return DeltaSplit("", (), None, version, version, problem)
 
-    def position(self) -> Position:
-        return self._seen
-
-    def _begin(self) -> list[DeltaSplit]:
+    def begin(self) -> list[DeltaSplit]:
         table = self._address.load(self._source.version)
         problem = why_unreadable(table)
         if problem is not None:
@@ -180,7 +152,7 @@ class DeltaEnumerator(SplitEnumerator):
         if not self._source.only_new and pa.table(table.deletion_vectors()).num_rows:
             raise TableUnfit(f"{self._address.where} {_DELETED_ROWS}")
         version = table.version()
-        self._seen = _Seen(table_id(table), version, version)
+        self.seen = _Seen(table_id(table), version, version)
         if self._source.only_new:
             return []
         return [
@@ -197,31 +169,27 @@ class DeltaEnumerator(SplitEnumerator):
             for action in pa.table(table.get_add_actions()).to_pylist()
         ]
 
-    def _go_on(self, seen: _Seen, folder: DeltaFolder) -> list[DeltaSplit]:
-        found: list[DeltaSplit] = []
-        next_version = seen.version + 1
+    @cached_property
+    def _folder(self) -> DeltaFolder:
+        return DeltaFolder(self._address.uri, self._address.options)
+
+    def later(self) -> Iterator[list[DeltaSplit]]:
+        folder = self._folder
+        next_version = self.seen.version + 1
         if folder.size(log_name(next_version)) is None:
-            self._check_log(next_version, folder)
-            return []
-        if table_id(self._address.load()) != seen.table:
-            raise TableUnfit(f"{self._address.where} was replaced by another one; {_BEGIN_ANEW}")
+            self._check_log(next_version)
+            return
+        if table_id(self._address.load()) != self.seen.table:
+            raise TableUnfit(f"{self._address.where} was replaced by another one; {BEGIN_ANEW}")
         for version in range(next_version, next_version + MOST_VERSIONS):
             entry = folder.read(log_name(version))
             if entry is None:
-                break
-            actions = [json.loads(line) for line in entry.splitlines()]
-            try:
-                found += self._appended(version, actions)
-            except TableUnfit:
-                if found:  # they are read first; the next call finds the same
-                    break
-                raise
-        return found
+                return
+            yield self._appended(version, [json.loads(line) for line in entry.splitlines()])
 
     def _appended(self, version: int, actions: Sequence[dict[str, Any]]) -> list[DeltaSplit]:
         """The files of one version, which is seen then."""
-        assert self._seen is not None
-        schema_version = self._seen.schema_version
+        schema_version = self.seen.schema_version
         if any("metaData" in action or "protocol" in action for action in actions):
             schema_version = version
             problem = why_unreadable(self._address.load(version))
@@ -231,7 +199,7 @@ class DeltaEnumerator(SplitEnumerator):
                     f"does not read"
                 )
         added = self._added(version, actions)
-        self._seen = _Seen(self._seen.table, version, schema_version)
+        self.seen = _Seen(self.seen.table, version, schema_version)
         return [
             DeltaSplit(
                 unquote(add["path"]),
@@ -251,27 +219,26 @@ class DeltaEnumerator(SplitEnumerator):
             raise TableUnfit(
                 f"{self._address.where}: its version {version} changes or removes rows, and the "
                 f"source reads appended ones only; leave such versions out with "
-                f"skip_changes=True, or {_BEGIN_ANEW}"
+                f"skip_changes=True, or {BEGIN_ANEW}"
             )
         added = [action["add"] for action in actions if "add" in action]
         if any(add.get("deletionVector") for add in added):
             raise TableUnfit(f"{self._address.where} {_DELETED_ROWS}")
         return [add for add in added if add["dataChange"]]
 
-    def _check_log(self, version: int, folder: DeltaFolder) -> None:
+    def _check_log(self, version: int) -> None:
         """There is no such version: is it not written yet, or will it never be?"""
-        names = {name.rpartition("/")[2] for name, _ in folder.files_in("_delta_log")}
+        names = {name.rpartition("/")[2] for name, _ in self._folder.files_in("_delta_log")}
         if not names:
-            raise TableUnfit(f"{self._address.where} is gone; {_BEGIN_ANEW}")
+            raise TableUnfit(f"{self._address.where} is gone; {BEGIN_ANEW}")
         newest = max((name[:20] for name in names if name[:20].isdigit()), default="")
         if newest and int(newest) >= version:
             raise TableUnfit(
                 f"{self._address.where}: its version {version} is not in the log any more, which "
-                f"keeps versions for delta.logRetentionDuration; {_BEGIN_ANEW}"
+                f"keeps versions for delta.logRetentionDuration; {BEGIN_ANEW}"
             )
 
 
-_BEGIN_ANEW: Final = "start the job anew, without its checkpoint"
 _DELETED_ROWS: Final = (
     "marks rows as deleted (deletion vectors), which the source does not read; remove the marks "
     "with REORG TABLE ... APPLY (PURGE)"
@@ -303,7 +270,7 @@ class DeltaFile:
         self._constants = dict(split.partition)
 
     def batches(self, skipped: int) -> Batches:
-        """Behind so many rows."""
+        """The rows after so many."""
         folder = DeltaFolder(self._address.uri, self._address.options)
         shown = folder.shown(self._split.path)
         if folder.size(self._split.path) is None:

@@ -12,8 +12,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from headgate.base.errors import TableUnfit, TableUnready
-from headgate.connectors.arrow.table_commits import reason, words
-from headgate.connectors.libraries import library
+from headgate.connectors.libraries import library, reason, words
 
 OpenTable: TypeAlias = Any
 """``deltalake.DeltaTable``."""

@@ -15,9 +15,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from headgate.base.errors import ConnectorError, PathUnusable
-from headgate.connectors.arrow.table_commits import reason, words
 from headgate.connectors.iceberg.catalog import OpenTable, table_id
-from headgate.connectors.libraries import library
+from headgate.connectors.libraries import library, reason, words
 
 _PLAIN: Final = (
     *("record_count", "file_size_in_bytes", "column_sizes", "value_counts", "null_value_counts"),
@@ -72,52 +71,38 @@ def library_file(file: IcebergFile) -> Any:
 
 
 class IcebergStage:
-    """Writes data files where the table will read them."""
+    """Writes data files where the table will read them; changes, where its readers do not look."""
 
-    def __init__(self, table: OpenTable) -> None:
-        self.table = table_id(table)
-        self._table = table
-        self._write = library(
-            "pyiceberg.io.pyarrow", "iceberg", "IcebergSink"
-        )._dataframe_to_data_files
-
-    def write(self, rows: pa.Table) -> list[IcebergFile]:
-        metadata = self._table.metadata
-        output = _NotedOutput(self._table.io)
-        try:
-            found = list(self._write(table_metadata=metadata, df=rows, io=output))
-        except BaseException as error:
-            output.remove_all()
-            raise _unwritten(self._table, error) from error
-        return [plain_file(file, metadata.default_spec_id) for file in found]
-
-    def discard(self, files: Sequence[IcebergFile]) -> None:
-        remove_files(self._table, files)
-
-
-class IcebergChangeStage:
-    """Writes changes beside the table's data, where its readers do not look."""
-
-    def __init__(self, table: OpenTable) -> None:
+    def __init__(self, table: OpenTable, are_changes: bool) -> None:
         self.table = table_id(table)
         self._table = table
         self._stem = f"{table.location().rstrip('/')}/headgate/changes-{secrets.token_hex(8)}"
         self._count = 0
+        self._write = self._write_changes if are_changes else self._write_rows
 
     def write(self, rows: pa.Table) -> list[IcebergFile]:
-        path = f"{self._stem}-{self._count}.parquet"
-        self._count += 1
         output = _NotedOutput(self._table.io)
         try:
-            with output.new_output(path).create(overwrite=True) as file:
-                parquet.write_table(rows, file)
-            return [IcebergFile(path, file_size(self._table, path) or 0)]
+            return self._write(rows, output)
         except BaseException as error:
             output.remove_all()
             raise _unwritten(self._table, error) from error
 
     def discard(self, files: Sequence[IcebergFile]) -> None:
         remove_files(self._table, files)
+
+    def _write_rows(self, rows: pa.Table, output: "_NotedOutput") -> list[IcebergFile]:
+        write = library("pyiceberg.io.pyarrow", "iceberg", "IcebergSink")._dataframe_to_data_files
+        metadata = self._table.metadata
+        found = write(table_metadata=metadata, df=rows, io=output)
+        return [plain_file(file, metadata.default_spec_id) for file in found]
+
+    def _write_changes(self, rows: pa.Table, output: "_NotedOutput") -> list[IcebergFile]:
+        path = f"{self._stem}-{self._count}.parquet"
+        self._count += 1
+        with output.new_output(path).create(overwrite=True) as file:
+            parquet.write_table(rows, file)
+        return [IcebergFile(path, file_size(self._table, path) or 0)]
 
 
 class _NotedOutput:
@@ -152,7 +137,7 @@ def file_size(table: OpenTable, path: str) -> int | None:
 
 
 def read_changes(table: OpenTable, files: Sequence[IcebergFile]) -> pa.Table:
-    """What an ``IcebergChangeStage`` has written."""
+    """Staged changes."""
     found = []
     for file in files:
         with table.io.new_input(file.path).open() as stream:

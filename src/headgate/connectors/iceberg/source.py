@@ -10,15 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.base.errors import PathUnusable, PlanInvalid, TableUnfit
-from headgate.connectors.arrow.batch_reader import (
+from headgate.base.errors import PathUnusable, TableUnfit
+from headgate.connectors.arrow.lake_source import (
+    BEGIN_ANEW,
+    DISCOVER_MS,
     Batches,
     DataFileReader,
+    LakeEnumerator,
+    LakeSource,
     RefusingReader,
     without_rows,
 )
-from headgate.connectors.arrow.table_commits import words
-from headgate.connectors.checks import COUNT, check_settings
 from headgate.connectors.iceberg.catalog import (
     CatalogSettings,
     IcebergAddress,
@@ -27,11 +29,9 @@ from headgate.connectors.iceberg.catalog import (
     table_id,
 )
 from headgate.connectors.iceberg.data_files import IcebergFile, library_file, plain_file
-from headgate.connectors.libraries import library
+from headgate.connectors.libraries import library, words
 from headgate.functions.context import ConnectorContext
-from headgate.functions.source import Position, Source, SplitEnumerator, SplitReader
-
-DISCOVER_MS: Final = 1000
+from headgate.functions.source import Position, SplitReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class _Seen:
     """The sequence number of the snapshot; in tables of format version 1 always 0."""
 
 
-class IcebergSource(Source):
+class IcebergSource(LakeSource):
     """Rows of an Iceberg table, with the names of its columns.
 
     ::
@@ -73,10 +73,6 @@ class IcebergSource(Source):
     is left out as a whole.
     """
 
-    untimed = True
-    finds_more = True
-    splits_end = True
-
     def __init__(
         self,
         catalog: CatalogSettings,
@@ -89,16 +85,9 @@ class IcebergSource(Source):
         skip_changes: bool = False,
         discover_ms: int = DISCOVER_MS,
     ) -> None:
-        self.address = IcebergAddress(table, catalog, "IcebergSource")
-        if only_new and not follow:
-            raise PlanInvalid("IcebergSource: only_new=True reads nothing without follow=True")
+        address = IcebergAddress(table, catalog, "IcebergSource")
+        super().__init__(address, columns, follow, only_new, skip_changes, discover_ms)
         self.snapshot = snapshot
-        self.columns = None if columns is None else tuple(columns)
-        self.follow = bool(follow)
-        self.only_new = bool(only_new)
-        self.skip_changes = bool(skip_changes)
-        self.discover_ms = discover_ms
-        check_settings(self, {"discover_ms": COUNT})
         self._table: OpenTable | None = None
         """In a task, as it was last loaded."""
 
@@ -109,17 +98,13 @@ class IcebergSource(Source):
     def default_name(self) -> str:
         return f"Iceberg table {self.address.table}"
 
-    @property
-    def bounded(self) -> bool:
-        return not self.follow
-
     def create_enumerator(self, parallelism: int, position: Position) -> "IcebergEnumerator":
         return IcebergEnumerator(self, position)
 
     def open(self, split: object, position: Position, context: ConnectorContext) -> SplitReader:
         assert isinstance(split, IcebergSplit), split
         if split.file is None:
-            return RefusingReader(split.problem)
+            return RefusingReader(TableUnfit(split.problem))
         if self._table is None or split.schema not in self._table.schemas():
             with self.address.opened() as catalog:
                 self._table = catalog.load()
@@ -136,40 +121,30 @@ class IcebergSource(Source):
         return DataFileReader(file.batches, schema.column_names, position, split.rows)
 
 
-class IcebergEnumerator(SplitEnumerator):
+class IcebergEnumerator(LakeEnumerator):
     """Reads the manifests, in the driver."""
 
     def __init__(self, source: IcebergSource, position: Position) -> None:
         assert position is None or isinstance(position, _Seen), position
-        self.interval_ms = source.discover_ms if source.follow else None
+        super().__init__(source, position)
         self._source = source
         self._address = source.address
-        self._seen = position
         self._catalog: OpenCatalog | None = None
-        self._refused = False
 
-    def discover(self) -> Sequence[IcebergSplit]:
-        if self._refused or (self._seen is not None and not self._source.follow):
-            return []
-        if self._catalog is None:
-            self._catalog = self._address.open()
-        try:
-            table = self._catalog.load()
-            return self._begin(table) if self._seen is None else self._go_on(table, self._seen)
-        except TableUnfit as error:
-            if self._seen is None:
-                raise
-            self._refused = True
-            return [IcebergSplit(None, (), None, 0, str(error))]
-
-    def position(self) -> Position:
-        return self._seen
+    def refusal(self, problem: str) -> IcebergSplit:
+        return IcebergSplit(None, (), None, 0, problem)
 
     def close(self) -> None:
         if self._catalog is not None:
             self._catalog.close()
 
-    def _begin(self, table: OpenTable) -> list[IcebergSplit]:
+    def _load(self) -> OpenTable:
+        if self._catalog is None:
+            self._catalog = self._address.open()
+        return self._catalog.load()
+
+    def begin(self) -> list[IcebergSplit]:
+        table = self._load()
         snapshot = table.current_snapshot()
         if self._source.snapshot is not None:
             snapshot = table.snapshot_by_id(self._source.snapshot)
@@ -178,7 +153,7 @@ class IcebergEnumerator(SplitEnumerator):
                     f"{self._address.where} has no snapshot {self._source.snapshot}, or it has "
                     f"expired; leave snapshot out to read the newest one"
                 )
-        self._seen = _seen(table, snapshot)
+        self.seen = _seen(table, snapshot)
         if snapshot is None or self._source.only_new:
             return []
         schema = _schema_of(table, snapshot)
@@ -192,22 +167,17 @@ class IcebergEnumerator(SplitEnumerator):
             for task in table.scan(snapshot_id=snapshot.snapshot_id).plan_files()
         ]
 
-    def _go_on(self, table: OpenTable, seen: _Seen) -> list[IcebergSplit]:
-        if table_id(table) != seen.table:
-            raise TableUnfit(f"{self._address.where} was replaced by another one; {_BEGIN_ANEW}")
-        found: list[IcebergSplit] = []
-        for snapshot in self._since(table, seen):
-            try:
-                found += self._appended(table, snapshot)
-            except TableUnfit:
-                if found:  # they are read first; the next call finds the same
-                    break
-                raise
-            self._seen = _seen(table, snapshot)
-        return found
+    def later(self) -> Iterator[list[IcebergSplit]]:
+        table = self._load()
+        if table_id(table) != self.seen.table:
+            raise TableUnfit(f"{self._address.where} was replaced by another one; {BEGIN_ANEW}")
+        for snapshot in self._since(table, self.seen):
+            splits = list(self._appended(table, snapshot))
+            self.seen = _seen(table, snapshot)
+            yield splits
 
     def _since(self, table: OpenTable, seen: _Seen) -> list[Any]:
-        """The snapshots behind the last one, oldest first."""
+        """The snapshots after the last one, oldest first."""
         found: list[Any] = []
         snapshot = table.current_snapshot()
         while snapshot is not None and snapshot.snapshot_id != seen.snapshot:
@@ -221,8 +191,8 @@ class IcebergEnumerator(SplitEnumerator):
             oldest = (found[-1].sequence_number or 0) if found else seen.sequence + 1
             if snapshot is None and oldest not in (0, seen.sequence + 1):
                 raise TableUnfit(
-                    f"{self._address.where}: snapshots behind {seen.snapshot} have expired, or the "
-                    f"table was rolled back, so that rows would be missing; {_BEGIN_ANEW}"
+                    f"{self._address.where}: snapshots after {seen.snapshot} have expired, or the "
+                    f"table was rolled back, so that rows would be missing; {BEGIN_ANEW}"
                 )
         return found[::-1]
 
@@ -236,7 +206,7 @@ class IcebergEnumerator(SplitEnumerator):
             raise TableUnfit(
                 f"{self._address.where}: its snapshot {snapshot.snapshot_id} changes or removes "
                 f"rows ({operation or 'unknown'}), and the source reads appended ones only; leave "
-                f"such snapshots out with skip_changes=True, or {_BEGIN_ANEW}"
+                f"such snapshots out with skip_changes=True, or {BEGIN_ANEW}"
             )
         schema = _schema_of(table, snapshot)
         own = snapshot.snapshot_id
@@ -251,7 +221,6 @@ class IcebergEnumerator(SplitEnumerator):
                     )
 
 
-_BEGIN_ANEW: Final = "start the job anew, without its checkpoint"
 _ADDED: Final = 1
 """The status of a file that a snapshot has added, in Iceberg's specification."""
 
@@ -276,7 +245,7 @@ class ScannedFile:
         self._schema = schema
 
     def batches(self, skipped: int) -> Batches:
-        """Behind so many rows; the library reads a file as a whole."""
+        """The rows after so many; the library reads a file as a whole."""
         assert self._split.file is not None
         arrow = library("pyiceberg.io.pyarrow", "iceberg", "IcebergSource")
         tables = library("pyiceberg.table", "iceberg", "IcebergSource")

@@ -14,12 +14,17 @@ from typing import Final
 import pyarrow as pa
 
 from headgate.base.errors import PathUnusable, StreamUnfit
-from headgate.connectors.arrow.batch_reader import Batches, DataFileReader
+from headgate.connectors.arrow.lake_source import (
+    Batches,
+    DataFileReader,
+    FollowingEnumerator,
+    RefusingReader,
+)
 from headgate.connectors.paths import AnyPath
 from headgate.connectors.streaming.stream_end import MOST_BYTES, StreamEnd, stream_end
 from headgate.connectors.streaming.stream_log import StreamLog, part_batch, part_prefix
 from headgate.functions.context import ConnectorContext
-from headgate.functions.source import Position, Source, SplitEnumerator, SplitReader
+from headgate.functions.source import Position, Source, SplitReader
 
 MOST_BATCHES: Final = 100
 LOCAL_MS: Final = 50
@@ -89,7 +94,7 @@ class StreamingInput(Source):
     def open(self, split: object, position: Position, context: ConnectorContext) -> SplitReader:
         assert isinstance(split, InputPart), split
         if split.problem:
-            return RefusedInput(split.problem)
+            return RefusingReader(StreamUnfit(split.problem))
         if position == split.rows:
             return ReadPart(split.rows)
         assert isinstance(self.stream.schema, pa.Schema)
@@ -113,7 +118,7 @@ class PartBatches:
         self._stream = stream
 
     def open(self, skipped: int) -> Batches:
-        """Behind so many rows."""
+        """The rows after so many."""
         names = self._stream.schema.names
         try:
             for batch in self._log.read_part(self._name, skipped):
@@ -130,7 +135,7 @@ class PartBatches:
 
 
 class ReadPart(SplitReader):
-    """Of a part that was read to its end before the checkpoint, and may be removed already."""
+    """A part that was read to its end before the checkpoint, and may be removed already."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
@@ -142,64 +147,47 @@ class ReadPart(SplitReader):
         return self._rows
 
 
-class RefusedInput(SplitReader):
-    """Of a split that says why the input cannot go on: an enumerator's errors only warn."""
-
-    def __init__(self, problem: str) -> None:
-        self._problem = problem
-
-    def poll(self, limit: int) -> None:
-        raise StreamUnfit(self._problem)
-
-
-class InputEnumerator(SplitEnumerator):
+class InputEnumerator(FollowingEnumerator):
     """Follows the log, in the driver."""
+
+    unfit = StreamUnfit
 
     def __init__(self, stream: StreamEnd, position: Position) -> None:
         assert position is None or isinstance(position, _Seen), position
+        super().__init__(position)
         self._stream = stream
-        self._seen = position
         self._log: StreamLog | None = None
-        self._refused = False
         self._tidied = 0.0
         self._begins = position is None
         """Nothing was handed out yet, by this one or before the checkpoint."""
         self._untrimmed: dict[str, dict[int, tuple[str, ...]]] = {}
         """Parts of the entries that were handed out, by origin and number."""
 
-    def discover(self) -> Sequence[InputPart]:
-        if self._refused:
-            return []
-        try:
-            log = self._log or self._open()
-            self._check_owner(log)
-            if time.monotonic() - self._tidied > TIDY_S:
-                self._tidy(log)
-                self._tidied = time.monotonic()
-            return list(self._new_parts(log))  # last: what follows could fail, and lose them
-        except StreamUnfit as error:
-            if self._seen is None:
-                raise
-            self._refused = True
-            return [InputPart(self._stream.uri, "", 0, str(error))]
+    def find(self) -> list[InputPart]:
+        log = self._log or self._open()
+        self._check_owner(log)
+        if time.monotonic() - self._tidied > TIDY_S:
+            self._tidy(log)
+            self._tidied = time.monotonic()
+        return list(self._new_parts(log))  # last: what follows could fail, and lose them
 
-    def position(self) -> Position:
-        return self._seen
+    def refusal(self, problem: str) -> InputPart:
+        return InputPart(self._stream.uri, "", 0, problem)
 
     def _open(self) -> StreamLog:
         log = self._stream.log()
         info, trimmed = log.info(), log.removed().numbers
         if info is None:
             raise StreamUnfit(f"{self._stream.shown}: its log {log.folder.shown()} is gone")
-        if self._seen is None:
-            self._seen = _Seen(info.log, tuple(trimmed.items()))
-        elif self._seen.log != info.log:
+        if self.seen is None:
+            self.seen = _Seen(info.log, tuple(trimmed.items()))
+        elif self.seen.log != info.log:
             raise StreamUnfit(
                 f"{self._stream.shown}: the checkpoint belongs to another log than the one in "
                 f"{log.folder.shown()}; set execution.checkpointing.dir as it was when the "
                 f"checkpoint was taken, or give the input the same path=..."
             )
-        numbers = dict(self._seen.numbers)
+        numbers = dict(self.seen.numbers)
         for origin, number in trimmed.items():
             if number > numbers.get(origin, -1):
                 raise StreamUnfit(
@@ -223,8 +211,7 @@ class InputEnumerator(SplitEnumerator):
             raise StreamUnfit(owner.problem)
 
     def _new_parts(self, log: StreamLog) -> Iterator[InputPart]:
-        assert self._seen is not None
-        numbers = dict(self._seen.numbers)
+        numbers = dict(self.seen.numbers)
         entries = log.entries()
         if any(_have_gap(found, numbers.get(origin, -1)) for origin, found in entries.items()):
             entries = log.entries()  # made while they were listed: the later is seen, not the first
@@ -237,7 +224,7 @@ class InputEnumerator(SplitEnumerator):
                         if there is None or name in there:
                             yield InputPart(self._stream.uri, name, rows)
                     numbers[origin] = number
-        self._seen = _Seen(self._seen.log, tuple(numbers.items()))
+        self.seen = _Seen(self.seen.log, tuple(numbers.items()))
         self._begins = False
 
     def _remember(self, log: StreamLog, origin: str, number: int) -> list[tuple[str, int]]:
@@ -263,8 +250,7 @@ class InputEnumerator(SplitEnumerator):
             for origin, last in due.items():
                 left = {n: parts for n, parts in self._untrimmed[origin].items() if n > last}
                 self._untrimmed[origin] = left
-        assert self._seen is not None
-        numbers = dict(self._seen.numbers)
+        numbers = dict(self.seen.numbers)
         named = {
             name
             for entries in self._untrimmed.values()

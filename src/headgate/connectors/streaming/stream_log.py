@@ -21,7 +21,7 @@ import msgspec
 import pyarrow as pa
 
 from headgate.base.errors import PathUnusable, StreamUnfit
-from headgate.connectors.arrow.batch_reader import without_rows
+from headgate.connectors.arrow.lake_source import without_rows
 from headgate.connectors.streaming.log_folder import LogFolder
 
 Run: TypeAlias = tuple[int, int]
