@@ -1,4 +1,4 @@
-"""Sinks of lake tables, run by hand: a task that writes numbers, killed at any step it takes.
+"""Sources and sinks of lake tables, run by hand: tasks that are killed at any step they take.
 
 A job writes the numbers 0 to 19 and takes a checkpoint after every ten. ``killed_jobs`` runs it in
 processes of their own, one for each step behind the first checkpoint, and kills each with SIGKILL
@@ -22,13 +22,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
+from headgate.api.row import Row
 from headgate.base.elements import Bundle
-from headgate.base.errors import ConnectorError
+from headgate.base.errors import ConnectorError, TableUnfit
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.functions.context import SnapshotMoment
 from headgate.functions.sink import TwoPhaseCommittingSink
+from headgate.functions.source import Source, SplitEnumerator
+from tests.connectors.kit import read_to_end, task_context
 from tests.core.chain.sink_lab import open_sink, sink_context
 
 NOBODY = 65534
@@ -54,6 +58,39 @@ def checkpoint(task: TwoPhaseSinkOperator, number: int, savepoint: bool = False)
 
 def restored(state: bytes | None, number: int = 1) -> OperatorRestored:
     return OperatorRestored(number, sinks=() if state is None else (state,))
+
+
+def read(source: Source, splits: Any) -> list[Row]:
+    return [
+        row for split in splits for row in read_to_end(source.open(split, None, task_context()))
+    ]
+
+
+def numbers(source: Source, splits: Any) -> list[int]:
+    return sorted(row["n"] for row in read(source, splits))
+
+
+def found_once(source: Source) -> list[Any]:
+    enumerator = source.create_enumerator(1, None)
+    try:
+        return list(enumerator.discover())
+    finally:
+        enumerator.close()
+
+
+def again(source: Source, enumerator: SplitEnumerator) -> SplitEnumerator:
+    """The enumerator of the next run."""
+    enumerator.close()
+    return source.create_enumerator(1, pickle.loads(pickle.dumps(enumerator.position())))
+
+
+def refused(source: Source, enumerator: SplitEnumerator, problem: str) -> None:
+    """The task that gets the split says why the job ends, and nothing is read after it."""
+    (split,) = enumerator.discover()
+    with pytest.raises(TableUnfit, match=problem):
+        read(source, [split])
+    assert enumerator.discover() == []
+    enumerator.close()
 
 
 @contextmanager

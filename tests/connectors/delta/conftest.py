@@ -10,5 +10,5 @@ def _library(tmp_path_factory: pytest.TempPathFactory) -> None:
     pytest.importorskip("deltalake")
     from tests.connectors.delta import kit
 
-    path: Path = kit.make_table(tmp_path_factory.mktemp("first") / "table")
-    kit.rows(path)
+    path: Path = tmp_path_factory.mktemp("first") / "table"
+    kit.begin(path)

@@ -1,7 +1,13 @@
-"""Delta tables for tests: made, read with the library, and read from the log's own words."""
+"""Delta tables for tests: made, read with the library, and read from the log's own words.
+
+What `tests/connectors/lakes` asks of a format has the same name in the kit of Iceberg.
+"""
 
 import json
+import shutil
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -9,17 +15,70 @@ from urllib.parse import unquote
 import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from headgate.connectors.delta.folder import DeltaFolder
 from headgate.connectors.delta.sink import DeltaSink, DeltaTarget
+from headgate.connectors.delta.source import DeltaSource
+from headgate.connectors.delta.table import TableAddress
 
 SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.string())])
+KIND = "Delta table "
+MISSING = "there is no Delta table at"
+Target = DeltaTarget
+
+
+def begin(place: Path) -> None:
+    """The first use of the library."""
+    rows(make_table(place))
 
 
 def make_table(path: Path, schema: pa.Schema = SCHEMA, **options: Any) -> Path:
     DeltaTable.create(str(path), deltalake.Schema.from_arrow(schema), **options)
     return path
+
+
+def sink(path: Path, **options: Any) -> DeltaSink:
+    return DeltaSink(path, **options)
+
+
+def source(path: Path, **options: Any) -> DeltaSource:
+    return DeltaSource(path, **options)
+
+
+def target(path: Path, keys: Sequence[str], kind: type[DeltaTarget] = DeltaTarget) -> DeltaTarget:
+    return kind(TableAddress(str(path), "DeltaSink"), keys)
+
+
+def add(path: Path, *numbers: int, **options: Any) -> None:
+    found = pa.table({"n": pa.array(numbers, pa.int64()), "word": [f"w{n}" for n in numbers]})
+    write_deltalake(str(path), found, mode="append", **options)
+
+
+def delete(path: Path, condition: str) -> None:
+    DeltaTable(str(path)).delete(condition)
+
+
+def drop(path: Path) -> None:
+    shutil.rmtree(path)
+
+
+def remove_unnamed(path: Path) -> None:
+    table = DeltaTable(str(path))
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+
+
+def forget_first(path: Path) -> None:
+    """The log keeps its notes, whatever is removed of it."""
+
+
+def schema(path: Path) -> pa.Schema:
+    return pa.schema(DeltaTable(str(path)).schema().to_arrow())
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Callable[[], list[int]]]:
+    yield lambda: numbers(path)
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -29,10 +88,10 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 def numbers(path: Path) -> list[int]:
     """As anybody reads them who knows the protocol: no code of the library is used."""
-    return [row["n"] for row in rows_by_log(path)]
+    return [row["n"] for row in rows_by_files(path)]
 
 
-def rows_by_log(path: Path) -> list[dict[str, Any]]:
+def rows_by_files(path: Path) -> list[dict[str, Any]]:
     live: dict[str, dict[str, Any]] = {}
     for action in actions(path):
         if "add" in action:
@@ -65,7 +124,8 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def transactions(path: Path) -> list[tuple[str, int]]:
+def lots(path: Path) -> list[tuple[str, int]]:
+    """Writers and the numbers of their lots, as commits have noted them."""
     found = [action["txn"] for action in actions(path) if "txn" in action]
     return [(txn["appId"], txn["version"]) for txn in found]
 
@@ -92,6 +152,10 @@ def append_sink(place: Path) -> DeltaSink:
 
 def upsert_sink(place: Path) -> DeltaSink:
     return DeltaSink(place / "table", mode="upsert", keys=["n"])
+
+
+def job_numbers(place: Path) -> list[int]:
+    return numbers(place / "table")
 
 
 def record(number: int) -> tuple[int, str]:

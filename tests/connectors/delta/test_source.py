@@ -3,8 +3,6 @@
 import datetime
 import decimal
 import json
-import pickle
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,8 @@ import pytest
 from headgate.api.row import Row
 from headgate.base.errors import FileGone, PathUnusable, PlanInvalid, TableUnfit
 from headgate.functions.source import SplitEnumerator
-from tests.connectors.kit import read_some, read_to_end, task_context
+from tests.connectors.kit import read_to_end, task_context
+from tests.connectors.lake_kit import again, found_once, numbers, read, refused
 
 pytest.importorskip("deltalake")
 
@@ -29,63 +28,17 @@ def path(tmp_path: Path) -> Path:
     return kit.make_table(tmp_path / "table")
 
 
-def add(path: Path, *numbers: int, **options: Any) -> None:
-    rows = pa.table({"n": pa.array(numbers, pa.int64()), "word": [f"w{n}" for n in numbers]})
-    write_deltalake(str(path), rows, mode="append", **options)
-
-
-def read(source: DeltaSource, splits: Any) -> list[Row]:
-    return [
-        row for split in splits for row in read_to_end(source.open(split, None, task_context()))
-    ]
-
-
-def numbers(source: DeltaSource, splits: Any) -> list[int]:
-    return sorted(row["n"] for row in read(source, splits))
-
-
-def all_of(source: DeltaSource) -> list[Row]:
-    return read(source, source.create_enumerator(1, None).discover())
-
-
-def again(source: DeltaSource, enumerator: SplitEnumerator) -> SplitEnumerator:
-    """The enumerator of the next run."""
-    enumerator.close()
-    return source.create_enumerator(1, pickle.loads(pickle.dumps(enumerator.position())))
-
-
 def test_a_table_is_read_as_of_a_version(path: Path) -> None:
-    add(path, 1, 2)
-    add(path, 3)
-    newest, second = DeltaSource(path), DeltaSource(path, version=1)
-    assert newest.bounded
-    assert newest.create_enumerator(1, None).interval_ms is None
-    assert sorted(all_of(newest), key=str) == [Row(n=n, word=f"w{n}") for n in (1, 2, 3)]
-    assert numbers(second, second.create_enumerator(1, None).discover()) == [1, 2]
-    enumerator = newest.create_enumerator(1, None)
-    assert len(enumerator.discover()) == 2
-    assert again(newest, enumerator).discover() == []
-
-
-def test_a_reader_goes_on_from_its_position(path: Path) -> None:
-    add(path, *range(50))
-    source = DeltaSource(path)
-    (split,) = source.create_enumerator(1, None).discover()
-    split = pickle.loads(pickle.dumps(split))
-    reader = source.open(split, None, task_context())
-    first = read_some(reader, 20)
-    assert first is not None
-    assert reader.lag().records == 30  # type: ignore[union-attr]
-    position = reader.position()
-    reader.close()
-    rest = read_to_end(source.open(split, position, task_context()), 7)
-    assert [row["n"] for row in first + rest] == list(range(50))
+    kit.add(path, 1, 2)
+    kit.add(path, 3)
+    second = DeltaSource(path, version=1)
+    assert numbers(second, found_once(second)) == [1, 2]
 
 
 def test_row_groups_that_were_read_are_not_read_again(path: Path) -> None:
     from deltalake import WriterProperties
 
-    add(path, *range(50), writer_properties=WriterProperties(max_row_group_size=10))
+    kit.add(path, *range(50), writer_properties=WriterProperties(max_row_group_size=10))
     source = DeltaSource(path)
     (split,) = source.create_enumerator(1, None).discover()
     for position in (0, 9, 10, 25, 49, 50):
@@ -118,48 +71,28 @@ def test_every_type_is_read_also_from_partitions(tmp_path: Path) -> None:
         assert sorted(found, key=str) == sorted(wanted * 2, key=str)
 
 
-def test_only_some_columns_are_read(path: Path) -> None:
-    add(path, 1)
-    assert all_of(DeltaSource(path, columns=["word"])) == [Row(word="w1")]
-    with pytest.raises(TableUnfit, match="has no column 'm'; it has 'n', 'word'"):
-        all_of(DeltaSource(path, columns=["m"]))
-
-
-def test_what_later_versions_append_is_read_once(path: Path) -> None:
-    add(path, 1)
+def test_rows_that_are_only_rearranged_are_not_read_again(path: Path) -> None:
+    kit.add(path, 1)
+    kit.add(path, 2)
     source = DeltaSource(path, follow=True)
-    assert not source.bounded
     enumerator: SplitEnumerator = source.create_enumerator(1, None)
-    assert numbers(source, enumerator.discover()) == [1]
-    assert enumerator.discover() == []
-    add(path, 2)
-    add(path, 3)
-    assert numbers(source, enumerator.discover()) == [2, 3]
+    assert numbers(source, enumerator.discover()) == [1, 2]
     DeltaTable(str(path)).optimize.compact()
     enumerator = again(source, enumerator)
     assert enumerator.discover() == []
-    add(path, 4)
+    kit.add(path, 4)
     assert numbers(source, enumerator.discover()) == [4]
 
 
-def test_only_new_rows_are_read_if_that_is_wanted(path: Path) -> None:
-    add(path, 1)
-    source = DeltaSource(path, follow=True, only_new=True)
-    enumerator = source.create_enumerator(1, None)
-    assert enumerator.discover() == []
-    add(path, 2)
-    assert numbers(source, enumerator.discover()) == [2]
-
-
 def test_columns_that_are_added_later_are_read_from_then_on(path: Path) -> None:
-    add(path, 1)
+    kit.add(path, 1)
     source = DeltaSource(path, follow=True)
     enumerator = source.create_enumerator(1, None)
     splits = list(enumerator.discover())
     write_deltalake(
         str(path), pa.table({"n": [2], "more": [1.5]}), mode="append", schema_mode="merge"
     )
-    add(path, 3, schema_mode="merge")
+    kit.add(path, 3, schema_mode="merge")
     splits += enumerator.discover()
     assert read(source, splits) == [
         Row(n=1, word="w1"),
@@ -168,62 +101,18 @@ def test_columns_that_are_added_later_are_read_from_then_on(path: Path) -> None:
     ]
 
 
-def refused(source: DeltaSource, enumerator: SplitEnumerator, problem: str) -> None:
-    """The task that gets the split says why the job ends, and nothing is read behind it."""
-    (split,) = enumerator.discover()
-    with pytest.raises(TableUnfit, match=problem):
-        read(source, [split])
-    assert enumerator.discover() == []
-
-
-def test_a_version_that_changes_rows_ends_the_job_after_what_came_before(path: Path) -> None:
-    add(path, 1)
-    source = DeltaSource(path, follow=True)
-    enumerator = source.create_enumerator(1, None)
-    enumerator.discover()
-    add(path, 2)
-    DeltaTable(str(path)).delete("n = 1")
-    assert numbers(source, enumerator.discover()) == [2]
-    refused(source, enumerator, "its version 3 changes or removes rows.* skip_changes=True")
-
-
-def test_versions_that_change_rows_are_left_out_if_that_is_wanted(path: Path) -> None:
-    source = DeltaSource(path, follow=True, skip_changes=True)
-    enumerator = source.create_enumerator(1, None)
-    enumerator.discover()
-    add(path, 1, 2)
-    DeltaTable(str(path)).delete("n = 1")
-    add(path, 3)
-    assert numbers(source, enumerator.discover()[1:]) == [3]
-
-
 def test_a_version_that_the_log_has_lost_ends_the_job(path: Path) -> None:
     source = DeltaSource(path, follow=True)
     enumerator = source.create_enumerator(1, None)
     enumerator.discover()
-    add(path, 1)
-    add(path, 2)
+    kit.add(path, 1)
+    kit.add(path, 2)
     (path / "_delta_log" / f"{1:020}.json").unlink()
     refused(source, enumerator, "its version 1 is not in the log any more")
 
 
-def test_a_table_that_is_dropped_or_replaced_ends_the_job(path: Path) -> None:
-    for make, problem in ((False, "is gone"), (True, "was replaced by another one")):
-        source = DeltaSource(path, follow=True)
-        enumerator = source.create_enumerator(1, None)
-        enumerator.discover()
-        shutil.rmtree(path)
-        if make:
-            kit.make_table(path)
-            add(path, 1)
-            add(path, 2)
-        refused(source, enumerator, problem)
-        if not make:
-            kit.make_table(path)
-
-
 def test_a_file_that_a_vacuum_has_removed_is_named(path: Path) -> None:
-    add(path, 1)
+    kit.add(path, 1)
     source = DeltaSource(path)
     splits = source.create_enumerator(1, None).discover()
     (path / splits[0].path).unlink()
@@ -232,7 +121,7 @@ def test_a_file_that_a_vacuum_has_removed_is_named(path: Path) -> None:
 
 
 def test_a_file_that_is_no_parquet_is_named(path: Path) -> None:
-    add(path, 1)
+    kit.add(path, 1)
     source = DeltaSource(path)
     splits = source.create_enumerator(1, None).discover()
     (path / splits[0].path).write_bytes(b"no rows at all")
@@ -243,11 +132,11 @@ def test_a_file_that_is_no_parquet_is_named(path: Path) -> None:
 def test_a_log_that_was_shortened_is_read_from_its_checkpoint(path: Path) -> None:
     hook = PostCommitHookProperties(create_checkpoint=False)
     for number in range(3):
-        add(path, number, post_commithook_properties=hook, commit_properties=CommitProperties())
+        kit.add(path, number, post_commithook_properties=hook, commit_properties=CommitProperties())
     DeltaTable(str(path)).create_checkpoint()
     for version in range(3):
         (path / "_delta_log" / f"{version:020}.json").unlink()
-    assert len(all_of(DeltaSource(path))) == 3
+    assert len(read(DeltaSource(path), found_once(DeltaSource(path)))) == 3
 
 
 def test_a_missing_table_or_version_is_said_at_the_start(path: Path, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ LARGE = "md5(random()::text) || repeat(md5(random()::text), 200)"
 def _libraries(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Their threads and descriptors begin with their first use and last to the end."""
     delta.rows(delta.make_table(tmp_path_factory.mktemp("first") / "table"))
-    iceberg.start_threads()
+    iceberg.begin(tmp_path_factory.mktemp("second"))
 
 
 Copy = tuple[Any, Callable[[], list[dict[str, Any]]]]
