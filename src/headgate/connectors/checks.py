@@ -73,6 +73,7 @@ AMOUNT: Final = Check(
     lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value > 0,
 )
 FLAG: Final = instance(bool, "True or False")
+CHARACTER: Final = Check("one character", lambda value: isinstance(value, str) and len(value) == 1)
 TEXT: Final = Check("a text", lambda value: isinstance(value, str) and value != "")
 NAMES: Final = Check(
     "a list of names of columns",

@@ -30,7 +30,7 @@ def short_place(place: str) -> str:
 
 
 def short_folder(place: str) -> str:
-    """The same for a folder."""
+    """A folder as ``short_place`` shows it, with a slash at its end."""
     return f"{short_place(place).rstrip('/')}/"
 
 
@@ -74,11 +74,18 @@ def refused_scheme(user: str, schemes: Iterable[str], example: str) -> PlanInval
     return PlanInvalid(f"{user}: the URL does not begin with {begins}; give one such as {example}")
 
 
+def settle_folder(path: str) -> None:
+    """Make the names in a folder durable, or what a file holds that others have written."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def local_path(path: AnyPath) -> str:
     """The path without ``file://``; other file systems are refused."""
-    text = os.fspath(path)
-    if text.startswith("file:"):
-        text = text.removeprefix("file:").removeprefix("//")
+    text = readable_path(path)
     if "://" in text:
         shown = plain_url(text)
         raise PlanInvalid(f"path {shown!r} is on no local file system; give a path of this machine")

@@ -29,22 +29,23 @@ LOOK_S: Final = 0.1
 """Between two looks whether the task was cancelled, where a client waits by its own means."""
 
 Result = TypeVar("Result")
-Sleep: TypeAlias = Callable[[float], None]
+Sleep: TypeAlias = Callable[[float], object]
 """``ConnectorContext.sleep``; with 0 seconds it only raises if the task was cancelled."""
 
 
 def repeat(
     work: Callable[[], Result],
     may_pass: Callable[[Exception], bool],
-    within_s: float = RECONNECT_S,
+    within_s: float | None = None,
     longest_s: float = LONGEST_WAIT_S,
     sleep: Sleep = time.sleep,
 ) -> Result:
     """What ``work`` returns; raises its last error if that may not pass, or not in time.
 
-    ``longest_s``: the longest wait between two attempts.
+    ``within_s``: None stands for ``RECONNECT_S``; ``longest_s``: the longest wait between two
+    attempts.
     """
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + (RECONNECT_S if within_s is None else within_s)
     attempt = 0
     while True:
         try:

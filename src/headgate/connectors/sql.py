@@ -25,7 +25,7 @@ from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, DatabaseUnready, TableUnfit, TaskCancelled, shown
 from headgate.base.moved import loads
 from headgate.connectors.checks import COUNT, Check, check_settings
-from headgate.connectors.libraries import clause
+from headgate.connectors.libraries import words
 from headgate.connectors.paths import AnyPath, local_path
 from headgate.connectors.servers import LOOK_S
 from headgate.connectors.staged import (
@@ -36,6 +36,7 @@ from headgate.connectors.staged import (
     checked,
     cut,
     whose,
+    writer_note,
 )
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
@@ -126,7 +127,7 @@ class DatabaseConnection:
         of_row = "" if row is None else f" for the row {shown(row)}"
         kind = TableUnfit if _is_of_statement(error) else ConnectorError
         return kind(
-            f"the database refuses {statement!r}{of_row}: {_words(error)}; mend the statement, "
+            f"the database refuses {statement!r}{of_row}: {words(error)}; mend the statement, "
             f"the table or the records"
         )
 
@@ -134,7 +135,7 @@ class DatabaseConnection:
         """Somebody else holds what a transaction needs."""
         return DatabaseUnready(
             f"{self._whose} waits for the database, where another transaction holds a lock, and "
-            f"gives up: {_words(error)}; end that transaction, or let connect() wait longer"
+            f"gives up: {words(error)}; end that transaction, or let connect() wait longer"
         )
 
     def close(self) -> None:
@@ -160,7 +161,7 @@ class DatabaseConnection:
             if watch.is_over and isinstance(error, Exception):
                 raise DatabaseUnready(
                     f"{self._whose} has waited {self._timeout_s:g} s for the database to take a "
-                    f"transaction, and gives up ({_words(error)}); see what holds it up there, or "
+                    f"transaction, and gives up ({words(error)}); see what holds it up there, or "
                     f"raise commit_timeout_ms"
                 ) from error
             raise
@@ -175,7 +176,7 @@ class DatabaseConnection:
                 connection = self._connect()
             except Exception as error:
                 raise DatabaseUnready(
-                    f"no connection to the database: {_words(error)}; check connect()"
+                    f"no connection to the database: {words(error)}; check connect()"
                 ) from error
             self._connection = connection
             if self._whole and _commits_by_itself(connection):
@@ -302,7 +303,7 @@ class RowsCommitter(Committer):
         assert last is not None
         raise ConnectorError(
             f"the table {self._table}, where the sink notes what it has written, cannot be made: "
-            f"{_words(last)}; make it yourself ({make}), or name another with table=..."
+            f"{words(last)}; make it yourself ({make}), or name another with table=..."
         ) from last
 
     def commit(self, committables: Sequence[Record]) -> None:
@@ -391,11 +392,6 @@ def _is_of_statement(error: BaseException) -> bool:
     return bool(re.search(r"\bno such (table|column)\b|\bhas no column\b", str(error)))
 
 
-def _words(error: BaseException) -> str:
-    text = clause(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
 BATCH_ROWS: Final = 1000
 """Rows that go to the database with one call."""
 SQLITE_WAIT_S: Final = 60.0
@@ -477,10 +473,8 @@ class DbApiSink(TwoPhaseCommittingSink):
         return DirectWriter(make, send, database.close, batch_messages=size)
 
     def create_committer(self, context: ConnectorContext) -> Committer:
-        task = context.task
-        writers = f"{task.job} / {context.uid or context.operator} / {task.subtask}"
         database = self._database(context, whole=True)
-        committer = RowsCommitter(database, self.statement, self.table, writers)
+        committer = RowsCommitter(database, self.statement, self.table, writer_note(context))
         return checked(committer, RowsCommitter.make_table) if self.exactly_once else committer
 
     def _database(self, context: ConnectorContext, whole: bool) -> DatabaseConnection:

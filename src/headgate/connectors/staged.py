@@ -7,7 +7,9 @@ writer's id is made anew with each writer, so that batches of two runs are never
 other. At most ``limit`` bytes wait, which bounds memory and checkpoints.
 """
 
+import hashlib
 import pickle
+import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -59,6 +61,37 @@ def batches_of(lots: Sequence[MessageLot]) -> Iterator[tuple[str, int, list[Any]
     for lot in sorted(lots, key=lambda lot: (lot.writer, lot.first)):
         for number, messages in lot.numbered():
             yield lot.writer, number, messages
+
+
+@dataclass(frozen=True, slots=True)
+class WriterId:
+    """One writer, as the names of what it leaves in the outside system tell it."""
+
+    owner: str
+    """A digest of the job and the sink: the same over all runs of the job."""
+    subtask: int
+    parallelism: int
+    began_ms: int
+    token: str
+    """Never given before."""
+
+    @classmethod
+    def new(cls, context: ConnectorContext, whose: str, began_ms: int, chars: int) -> "WriterId":
+        """``whose``: job and sink; ``chars``: the length of owner and token."""
+        task = context.task
+        owner = hashlib.sha256(whose.encode()).hexdigest()[:chars]
+        token = secrets.token_hex(chars // 2)
+        return cls(owner, task.subtask, task.parallelism, began_ms, token)
+
+    def succeeds(self, found: re.Match[str]) -> bool:
+        """Whether this writer replaces the one with these owner, subtask, began and token."""
+        return (
+            found["owner"] == self.owner
+            and int(found["subtask"]) % self.parallelism == self.subtask
+            # A writer that was suspended and resumes must not touch what its successors left.
+            and int(found["began"], 16) <= self.began_ms
+            and found["token"] != self.token
+        )
 
 
 class MessageMaker:
@@ -256,6 +289,12 @@ def checked(client: Client, check: Callable[[Client], object]) -> Client:
         client.close()
         raise
     return client
+
+
+def writer_note(context: ConnectorContext) -> str:
+    """Job, sink and subtask, for people who look at what a writer has noted."""
+    task = context.task
+    return f"{task.job} / {context.uid or context.operator} / {task.subtask}"
 
 
 def whose(context: ConnectorContext) -> str:

@@ -113,7 +113,7 @@ def test_the_schema_is_the_type_of_the_stream_if_none_is_given(tmp_path: Path) -
         ({"schema": Types.ROW([])}, "has no columns"),
         ({"schema": Types.ROW([Types.PICKLED_BYTE_ARRAY()])}, "column 'f0' is a .* no form"),
         ({"schema": Types.ROW([Types.BIG_INT()])}, "column 'f0' is a .* no form"),
-        ({"schema": PAIR, "compression": "zip"}, "the compression is 'zip'"),
+        ({"schema": PAIR, "compression": "zip"}, "compression is 'zip'; give one of snappy"),
         ({"schema": PAIR, "rolling_policy": 3}, "give a RollingPolicy"),
     ],
 )

@@ -130,7 +130,7 @@ def test_a_file_that_is_rotated_while_its_split_is_opened_is_read_and_not_its_su
     log.write_text("1\n2\n")
     source = TextFileSource(tmp_path, follow=True)
     moment = Moment()
-    object.__setattr__(source, "form", Opened(moment=moment))
+    source.form = Opened(moment=moment)
     found = FileEnumerator(source).discover()
     moment.armed = lambda: rotate(log, "8\n9\n")
     assert read_splits(source, found) == ["1", "2"]

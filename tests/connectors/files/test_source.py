@@ -188,8 +188,8 @@ def test_many_readers_hold_no_file_before_they_are_read(tmp_path: Path) -> None:
         (lambda: TextFileSource("a", encoding="utf-99"), "unknown encoding"),
         (lambda: TextFileSource("a", encoding="utf-16"), "convert the text to UTF-8"),
         (lambda: TextFileSource("a", max_line_bytes=0), "max_line_bytes is 0"),
-        (lambda: TextFileSource("a", split_bytes=0), "split_bytes is 0; give 1 or more"),
-        (lambda: TextFileSource("a", discover_ms=0), "discover_ms is 0; give 1 or more"),
+        (lambda: TextFileSource("a", split_bytes=0), "split_bytes is 0; give a whole number"),
+        (lambda: TextFileSource("a", discover_ms=0), "discover_ms is 0; give a whole number"),
         (lambda: CsvSource("a", delimiter="::"), "delimiter is '::'; give one character"),
         (lambda: CsvSource("a", type_info=Types.INT()), "give the rows' type"),
         (

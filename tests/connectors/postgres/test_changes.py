@@ -19,6 +19,7 @@ import pytest
 from headgate.api.row import Row, RowKind
 from headgate.base.elements import Bundle
 from headgate.base.errors import ConnectorError, DatabaseUnready, PlanInvalid, RecordsLost
+from headgate.connectors import servers
 from headgate.connectors.not_sent import NOT_SENT
 from headgate.connectors.postgres import changes
 from headgate.connectors.postgres.changes import ChangesReader, PostgresChangesSource
@@ -442,7 +443,7 @@ def test_a_reader_that_is_held_up_for_long_is_sent_away_and_loses_nothing(
 def test_a_slot_that_another_reads_is_told(
     database: ServerDatabase, source: PostgresChangesSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "RECONNECT_S", 0.1)
+    monkeypatch.setattr(servers, "RECONNECT_S", 0.1)
     with (
         opened(source),
         pytest.raises(DatabaseUnready, match="numbers is read by somebody else.*active for PID"),
@@ -525,7 +526,7 @@ def test_a_server_that_does_not_write_changes_for_readers_is_told(
 def test_a_server_that_is_not_there_is_a_fault_that_passes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(changes, "RECONNECT_S", 0.1)
+    monkeypatch.setattr(servers, "RECONNECT_S", 0.1)
     source = PostgresChangesSource(f"host=127.0.0.1 port={free_port()}", ["found"])
     with pytest.raises(DatabaseUnready, match="source 'out'.*refused") as caught, opened(source):
         pass

@@ -23,7 +23,8 @@ from headgate.base.errors import (
     RecordsLost,
     TableUnfit,
 )
-from headgate.connectors.postgres import client, commits
+from headgate.connectors import servers
+from headgate.connectors.postgres import commits
 from headgate.connectors.postgres.sink import PostgresSink
 from headgate.control.error_classes import is_final, is_outside
 from headgate.core.chain.snapshots import OperatorRestored
@@ -42,7 +43,7 @@ EXACT = ["insert", "prepare"]
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give up soon."""
-    monkeypatch.setattr(client, "RECONNECT_S", 0.3)
+    monkeypatch.setattr(servers, "RECONNECT_S", 0.3)
 
 
 def feed(task: TwoPhaseSinkOperator, *records: Any) -> None:

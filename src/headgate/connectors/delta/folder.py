@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from headgate.base.errors import PathUnusable
 from headgate.connectors.libraries import library, reason
-from headgate.connectors.paths import AnyPath, local_path
+from headgate.connectors.paths import AnyPath, local_path, settle_folder
 
 
 def table_uri(path: AnyPath) -> str:
@@ -89,7 +89,7 @@ class DeltaFolder:
         """Make a table durable that was just created."""
         self.settle_log(0, with_files=False)
         if self.is_local:
-            _sync(os.path.dirname(self.uri))
+            settle_folder(os.path.dirname(self.uri))
 
     def _changed_ms(self, name: str) -> int | None:
         try:
@@ -141,7 +141,7 @@ class DeltaFolder:
     def _settle(self, name: str) -> None:
         path = self.shown(name)
         while True:
-            _sync(path)
+            settle_folder(path)
             if path == self.uri:
                 return
             path = os.path.dirname(path)  # a folder of partitions may be new, too
@@ -153,7 +153,7 @@ class DeltaFolder:
         except OSError as error:
             raise PathUnusable(
                 self.shown(name),
-                f"cannot be written: {_reason(error, 'check the rights and space of the folder')}",
+                f"cannot be written: {reason(error, 'check the rights and space of the folder')}",
             ) from error
 
     @contextlib.contextmanager
@@ -163,22 +163,10 @@ class DeltaFolder:
         except OSError as error:
             raise PathUnusable(
                 self.shown(name),
-                f"cannot be read here: {_reason(error, 'every worker needs to see the table')}",
+                f"cannot be read here: {reason(error, 'every worker needs to see the table')}",
             ) from error
 
 
 def log_name(version: int) -> str:
     """The file of one version in the table's log."""
     return f"_delta_log/{version:020}.json"
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _reason(error: OSError, advice: str) -> str:
-    return f"{error.strerror}; {advice}" if error.strerror else reason(error, advice)

@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import PathUnusable
 from headgate.base.redaction import plain_url
@@ -39,40 +39,13 @@ from headgate.connectors.files.splits import (
 )
 from headgate.functions.source import Position, SplitEnumerator
 
+if TYPE_CHECKING:
+    from headgate.connectors.files.source import FilesSource
+
 log = logging.getLogger(__name__)
 
 MAX_COMPLAINTS: Final = 1000
 _BLOCK_BYTES: Final = 64 * 1024
-
-
-class FileRules(Protocol):
-    """What a source says about its files."""
-
-    @property
-    def paths(self) -> tuple[str, ...]: ...
-
-    @property
-    def follow(self) -> bool: ...
-
-    @property
-    def discover_ms(self) -> int: ...
-
-    @property
-    def split_bytes(self) -> int | None: ...
-
-    @property
-    def max_line_bytes(self) -> int: ...
-
-    @property
-    def by_lines(self) -> bool:
-        """Whether a file can be cut, and read while it grows, at a newline."""
-
-    @property
-    def can_cut(self) -> bool:
-        """Whether a file that is not packed may be read in several pieces."""
-
-    def is_finished(self, access: FileAccess, file: ListedFile) -> bool | None:
-        """Whether a file is whole; None: the file does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +89,7 @@ def _position(rows: list[Any], folders: frozenset[str] | None) -> FilesPosition:
 class FileEnumerator(SplitEnumerator):
     """Lists, compares and cuts. Lives in the driver."""
 
-    def __init__(self, rules: FileRules, position: Position = None) -> None:
+    def __init__(self, rules: "FilesSource[Any]", position: Position = None) -> None:
         assert position is None or isinstance(position, FilesPosition), position
         before = FilesPosition({}, None) if position is None else position
         self._rules = rules

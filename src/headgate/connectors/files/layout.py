@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from headgate.api.row import Row
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
+from headgate.connectors.checks import COUNT, check_settings
 
 PART_BYTES: Final = 128 << 20
 PART_MS: Final = 60_000
@@ -221,13 +222,8 @@ class RollingPolicy:
     """It ends with every checkpoint, too."""
 
     def __post_init__(self) -> None:
-        for name in ("part_size", "rollover_interval", "inactivity_interval"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise PlanInvalid(
-                    f"RollingPolicy: {name} is {value!r}; give a whole number above 0 "
-                    f"({'bytes' if name == 'part_size' else 'milliseconds'})"
-                )
+        names = ("part_size", "rollover_interval", "inactivity_interval")
+        check_settings(self, dict.fromkeys(names, COUNT))
 
     @staticmethod
     def default_rolling_policy(

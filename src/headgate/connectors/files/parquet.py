@@ -4,8 +4,9 @@ The schema is given, or is the declared type of the stream. Law: a record that d
 schema is refused with its column; rows stand in the order in which they were written.
 """
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.arrow.columns import ColumnMaker, RowShape
 from headgate.connectors.arrow.types import arrow_schema
+from headgate.connectors.checks import check_settings, one_of
 from headgate.connectors.files.layout import Buckets, OutputFileConfig, RollingPolicy
 from headgate.connectors.files.part_folder import PartFile
 from headgate.connectors.files.sink import PartSink
@@ -30,39 +32,23 @@ BATCH_ROWS: Final = 1024
 """Rows are made columns in lots of this size, whose bytes are known then."""
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(eq=False)
 class ParquetSink(PartSink):
     """Rows, tuples, lists or dicts with a value for each column of the schema."""
 
-    schema: pa.Schema | None
-    compression: str
+    suffix: str = ".parquet"
+    _: KW_ONLY
+    schema: Any = None
+    """``Types.ROW_NAMED(...)`` or an Arrow schema; None: the stream's own type."""
+    compression: str = "snappy"
 
     kind = "Parquet files"
 
-    def __init__(
-        self,
-        folder: AnyPath,
-        prefix: str = "part",
-        suffix: str = ".parquet",
-        *,
-        schema: object = None,
-        compression: str = "snappy",
-        overwrite: bool = False,
-        rolling_policy: RollingPolicy | None = None,
-        bucket_assigner: object = None,
-        readers_take_parts: bool = False,
-    ) -> None:
-        """``schema``: ``Types.ROW_NAMED(...)`` or an Arrow schema; None: the stream's own type."""
-        names = (folder, prefix, suffix, overwrite)
-        self._set_parts(names, rolling_policy, bucket_assigner, readers_take_parts)
-        if compression not in COMPRESSIONS:
-            raise PlanInvalid(
-                f"ParquetSink: the compression is {compression!r}; "
-                f"give one of {', '.join(COMPRESSIONS)}"
-            )
-        known = None if schema is None else arrow_schema(schema, "ParquetSink")
-        object.__setattr__(self, "schema", known)
-        object.__setattr__(self, "compression", compression)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_settings(self, {"compression": one_of(*COMPRESSIONS)})
+        if self.schema is not None:
+            self.schema = arrow_schema(self.schema, "ParquetSink")
 
     def for_type(self, type_info: TypeInformation | None) -> "ParquetSink":
         """The sink for a stream of this type; called by ``sink_to``."""
@@ -73,21 +59,15 @@ class ParquetSink(PartSink):
                 "ParquetSink has no schema, and the stream declares no type; give schema=..., or "
                 "an output_type to the operator before it"
             )
-        return replace_schema(self, arrow_schema(type_info, "ParquetSink"))
+        typed = copy.copy(self)
+        typed.schema = arrow_schema(type_info, "ParquetSink")
+        return typed
 
     def make_format(self, context: ConnectorContext) -> "ParquetFormat":
         assert self.schema is not None, "a sink without a schema was launched"
         types = tuple(str(field.type) for field in self.schema)
         maker = ColumnMaker(RowShape(self.schema, types, "UTC"), context.operator)
         return ParquetFormat(self.schema, self.compression, maker)
-
-
-def replace_schema(sink: ParquetSink, schema: pa.Schema) -> ParquetSink:
-    """The same sink with a schema."""
-    changed = object.__new__(ParquetSink)
-    for name, value in {**vars(sink), "schema": schema}.items():
-        object.__setattr__(changed, name, value)
-    return changed
 
 
 class ParquetFormat:

@@ -35,7 +35,7 @@ _KEPT: Final = "__headgate_kept__"
 _ERRORS: Final = (pa.ArrowException, OSError, ValueError)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(eq=False, init=False)
 class ParquetSource(FilesSource):
     """Rows with the names of the columns; ``as_batches``: Arrow record batches instead."""
 
@@ -72,10 +72,10 @@ class ParquetSource(FilesSource):
             if columns is not None:
                 wanted = pa.schema([_field(wanted, name) for name in columns])
             columns = wanted.names
-        object.__setattr__(self, "columns", None if columns is None else tuple(columns))
-        object.__setattr__(self, "row_filter", _expression(row_filter))
-        object.__setattr__(self, "schema", wanted)
-        object.__setattr__(self, "as_batches", bool(as_batches))
+        self.columns = None if columns is None else tuple(columns)
+        self.row_filter = _expression(row_filter)
+        self.schema = wanted
+        self.as_batches = bool(as_batches)
 
     def is_finished(self, access: FileAccess, file: ListedFile) -> bool:
         """A file gets its last bytes when it is closed."""

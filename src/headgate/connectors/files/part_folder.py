@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol, TypeAlias
 
 from headgate.base.errors import PartLost, PathUnusable
 from headgate.base.object_store import s3_problem
-from headgate.connectors.paths import AnyPath, local_path
+from headgate.connectors.paths import AnyPath, local_path, settle_folder
 
 PartFile: TypeAlias = BinaryIO
 
@@ -102,7 +102,7 @@ class LocalFolder:
             above.append(folder)
         os.makedirs(self._root, exist_ok=True)
         for folder in above:
-            _settle_folder(folder)
+            settle_folder(folder)
 
     def create(self, name: str, replace: bool = False) -> PartFile:
         path = self.shown(name)
@@ -119,7 +119,7 @@ class LocalFolder:
 
     def settle_names(self, folder: str) -> None:
         while True:
-            _settle_folder(self.shown(folder))
+            settle_folder(self.shown(folder))
             if not folder:
                 return
             folder = os.path.dirname(folder)  # the folder itself may be new, too
@@ -156,14 +156,6 @@ class LocalFolder:
 
     def is_removed(self) -> bool:
         return not os.path.lexists(self._root) and os.path.isdir(os.path.dirname(self._root))
-
-
-def _settle_folder(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _copy(old: BinaryIO, new: BinaryIO, length: int, shown: str) -> None:

@@ -10,12 +10,10 @@ began before it, and none that a complete savepoint needs.
 """
 
 import contextlib
-import hashlib
 import logging
 import os
 import posixpath
 import re
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeAlias
@@ -32,6 +30,7 @@ from headgate.connectors.files.part_folder import (
     writing,
 )
 from headgate.connectors.paths import AnyPath
+from headgate.connectors.staged import WriterId
 from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.sink import CommittingSinkWriter
 
@@ -48,47 +47,15 @@ _HIDDEN: Final = re.compile(
 _PASSWORD: Final = re.compile(r"(?<=//)[^/@]*@")
 
 
-@dataclass(frozen=True, slots=True)
-class PartOwner:
-    """One writer, as the names of its hidden files tell it."""
-
-    owner: str
-    """Of the job and the sink: the same over all runs of the job."""
-    subtask: int
-    parallelism: int
-    began_ms: int
-    token: str
-
-    @property
-    def suffix(self) -> str:
-        return f"{self.owner}-{self.subtask}-{self.began_ms:x}-{self.token}"
-
-    def succeeds(self, hidden: re.Match[str]) -> bool:
-        """Whether this writer replaces the writer of a hidden file."""
-        return (
-            hidden["owner"] == self.owner
-            and int(hidden["subtask"]) % self.parallelism == self.subtask
-            # A writer that was suspended and resumes must not touch its successors' files.
-            and int(hidden["began"], 16) <= self.began_ms
-            and hidden["token"] != self.token
-        )
-
-
-def part_owner(context: ConnectorContext, prefix: str) -> PartOwner:
-    """Of the writer of one task; a job without an id is known by its name and its parts' names."""
+def part_owner(context: ConnectorContext, prefix: str) -> WriterId:
+    """The writer of one task; a job without an id is known by its name and its parts' names."""
     task = context.task
     # With an id, a program that was changed may call its parts otherwise now. Who begins with
     # another folder of checkpoints knows nothing of what those in the first one need.
     by_id = f"id\0{task.job_id}\0{task.checkpoint_folder}"
     job = by_id if task.job_id else f"name\0{task.job}\0{prefix}"
     whose = f"{job}\0{context.uid or context.operator}"
-    return PartOwner(
-        hashlib.sha256(whose.encode()).hexdigest()[:8],
-        task.subtask,
-        task.parallelism,
-        max(0, context.now_ms()),
-        secrets.token_hex(4),
-    )
+    return WriterId.new(context, whose, max(0, context.now_ms()), 8)
 
 
 def kept_marker(hidden: str) -> str:
@@ -103,7 +70,7 @@ def marker_text(directory: str) -> bytes:
     return _PASSWORD.sub("", directory).encode()
 
 
-def remove_leftovers(folder: PartFolder, own: PartOwner, deep: bool) -> None:
+def remove_leftovers(folder: PartFolder, own: WriterId, deep: bool) -> None:
     """Remove hidden files of earlier writers that no checkpoint or savepoint needs.
 
     ``deep``: look in subfolders, too. What cannot be removed stays, with a warning: it is hidden,
@@ -127,7 +94,7 @@ def remove_leftovers(folder: PartFolder, own: PartOwner, deep: bool) -> None:
         )
 
 
-def _unneeded(folder: PartFolder, own: PartOwner, there: set[str]) -> Iterator[str]:
+def _unneeded(folder: PartFolder, own: WriterId, there: set[str]) -> Iterator[str]:
     for name in there:
         found = _HIDDEN.fullmatch(posixpath.basename(name))
         if found is None or not own.succeeds(found):
@@ -190,7 +157,7 @@ def part_names(folder: AnyPath, prefix: str, suffix: str, overwrite: bool) -> Pa
 
 
 def naming(
-    names: PartNames, folder: PartFolder, context: ConnectorContext, own: PartOwner, deep: bool
+    names: PartNames, folder: PartFolder, context: ConnectorContext, own: WriterId, deep: bool
 ) -> "UniqueNames | PlainNames":
     """For the parts of one task; ``deep``: they may stand in folders below that of the sink."""
     if context.checkpoints:
@@ -201,7 +168,7 @@ def naming(
 class UniqueNames:
     """With checkpoints: every name is new."""
 
-    def __init__(self, names: PartNames, own: PartOwner) -> None:
+    def __init__(self, names: PartNames, own: WriterId) -> None:
         self._names = names
         self._own = own
         self._stem = f"{names.prefix}-{own.subtask}-{own.token}"
@@ -226,7 +193,7 @@ class PlainNames:
         names: PartNames,
         folder: PartFolder,
         context: ConnectorContext,
-        own: PartOwner,
+        own: WriterId,
         deep: bool,
     ) -> None:
         task, restored = context.task, context.restored
@@ -269,9 +236,11 @@ class PlainNames:
 
 
 def _part(
-    folder: str, bucket: str, name: str, own: PartOwner, *, replaces: bool = False
+    folder: str, bucket: str, name: str, own: WriterId, *, replaces: bool = False
 ) -> PartCommit:
-    hidden = posixpath.join(bucket, f".{name}.inprogress-{own.suffix}")
+    hidden = posixpath.join(
+        bucket, f".{name}.inprogress-{own.owner}-{own.subtask}-{own.began_ms:x}-{own.token}"
+    )
     return PartCommit(
         folder, hidden, posixpath.join(bucket, name), kept_marker(hidden), replaces=replaces
     )

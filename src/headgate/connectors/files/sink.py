@@ -11,7 +11,7 @@ import io
 import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 import msgspec
@@ -20,6 +20,7 @@ from headgate.api.row import Row
 from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid, shown
+from headgate.connectors.checks import CHARACTER, check_settings
 from headgate.connectors.files.layout import (
     Buckets,
     OutputFileConfig,
@@ -31,7 +32,6 @@ from headgate.connectors.files.part_commits import PartCommitter
 from headgate.connectors.files.part_writer import (
     Lines,
     PartFormat,
-    PartNames,
     PartsWriter,
     part_names,
 )
@@ -42,16 +42,30 @@ from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import TwoPhaseCommittingSink
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False)
 class PartSink(TwoPhaseCommittingSink):
-    """What all file sinks share: where their parts stand, and when a part ends."""
+    """What all file sinks are asked for: where their parts stand, and when a part ends."""
 
-    names: PartNames
-    plan: PartPlan = field(default_factory=PartPlan)
+    folder: AnyPath = field(repr=False)  # may have a login
+    prefix: str = "part"
+    suffix: str = ""
+    _: KW_ONLY
+    overwrite: bool = False
+    rolling_policy: RollingPolicy | None = None
+    bucket_assigner: object = None
     readers_take_parts: bool = False
     """Readers move or delete parts: one that a checkpoint names and that is gone is no error."""
 
     kind = "files"
+
+    def __post_init__(self) -> None:
+        rolling = self.rolling_policy or RollingPolicy.on_checkpoint_rolling_policy()
+        if not isinstance(rolling, RollingPolicy):
+            raise PlanInvalid(
+                f"the rolling policy of a file sink is {rolling!r}; give a RollingPolicy"
+            )
+        self.names = part_names(self.folder, self.prefix, self.suffix, self.overwrite)
+        self.plan = PartPlan(rolling, read_buckets(self.bucket_assigner))
 
     @property
     def default_name(self) -> str:
@@ -66,23 +80,6 @@ class PartSink(TwoPhaseCommittingSink):
     @abstractmethod
     def make_format(self, context: ConnectorContext) -> PartFormat:
         """What makes bytes of the records of one task."""
-
-    def _set_parts(
-        self,
-        names: tuple[AnyPath, str, str, bool],
-        rolling_policy: RollingPolicy | None,
-        bucket_assigner: object,
-        readers_take_parts: bool,
-    ) -> None:
-        """Called by the constructors."""
-        rolling = rolling_policy or RollingPolicy.on_checkpoint_rolling_policy()
-        if not isinstance(rolling, RollingPolicy):
-            raise PlanInvalid(
-                f"the rolling policy of a file sink is {rolling!r}; give a RollingPolicy"
-            )
-        object.__setattr__(self, "names", part_names(*names))
-        object.__setattr__(self, "plan", PartPlan(rolling, read_buckets(bucket_assigner)))
-        object.__setattr__(self, "readers_take_parts", bool(readers_take_parts))
 
 
 @dataclass(frozen=True)
@@ -112,90 +109,55 @@ class TextEncoder:
         return encode
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(eq=False)
 class TextFileSink(PartSink):
     """Lines of text: what ``str`` makes of a record, or Java if it has a declared type."""
 
-    encoder: TextEncoder
+    suffix: str = ".txt"
+    _: KW_ONLY
+    encoding: str = "utf-8"
 
-    def __init__(
-        self,
-        folder: AnyPath,
-        prefix: str = "part",
-        suffix: str = ".txt",
-        *,
-        encoding: str = "utf-8",
-        overwrite: bool = False,
-        rolling_policy: RollingPolicy | None = None,
-        bucket_assigner: object = None,
-        readers_take_parts: bool = False,
-    ) -> None:
-        names = (folder, prefix, suffix, overwrite)
-        self._set_parts(names, rolling_policy, bucket_assigner, readers_take_parts)
-        object.__setattr__(self, "encoder", TextEncoder(encoding))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.encoder = TextEncoder(self.encoding)
 
     def for_type(self, type_info: TypeInformation | None) -> "TextFileSink":
-        """The same for records that a program has declared to be of this type."""
+        """The sink for records that a program has declared to be of this type."""
         typed = copy.copy(self)
-        object.__setattr__(typed, "encoder", TextEncoder(self.encoder.encoding, type_info))
+        typed.encoder = TextEncoder(self.encoding, type_info)
         return typed
 
     def make_format(self, context: ConnectorContext) -> Lines:
         return Lines(self.encoder.make(), context.malformed)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(eq=False)
 class JsonLinesSink(PartSink):
     """Each record as JSON on a line: rows with names as objects, without as arrays."""
 
-    kind = "JSON files"
+    suffix: str = ".jsonl"
 
-    def __init__(
-        self,
-        folder: AnyPath,
-        prefix: str = "part",
-        suffix: str = ".jsonl",
-        *,
-        overwrite: bool = False,
-        rolling_policy: RollingPolicy | None = None,
-        bucket_assigner: object = None,
-        readers_take_parts: bool = False,
-    ) -> None:
-        names = (folder, prefix, suffix, overwrite)
-        self._set_parts(names, rolling_policy, bucket_assigner, readers_take_parts)
+    kind = "JSON files"
 
     def make_format(self, context: ConnectorContext) -> Lines:
         return Lines(_json_lines, context.malformed)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(eq=False)
 class CsvSink(PartSink):
     """Each record as a row of values; a record that is no tuple, list or Row is the only value."""
 
+    suffix: str = ".csv"
+    _: KW_ONLY
+    header: Sequence[str] = ()
+    delimiter: str = ","
+
     kind = "CSV files"
 
-    header: tuple[str, ...]
-    delimiter: str
-
-    def __init__(
-        self,
-        folder: AnyPath,
-        prefix: str = "part",
-        suffix: str = ".csv",
-        *,
-        header: Sequence[str] = (),
-        delimiter: str = ",",
-        overwrite: bool = False,
-        rolling_policy: RollingPolicy | None = None,
-        bucket_assigner: object = None,
-        readers_take_parts: bool = False,
-    ) -> None:
-        if len(delimiter) != 1:
-            raise PlanInvalid(f"CsvSink: the delimiter is {delimiter!r}; give one character")
-        names = (folder, prefix, suffix, overwrite)
-        self._set_parts(names, rolling_policy, bucket_assigner, readers_take_parts)
-        object.__setattr__(self, "header", tuple(header))
-        object.__setattr__(self, "delimiter", delimiter)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_settings(self, {"delimiter": CHARACTER})
+        self.header = tuple(self.header)
 
     def make_format(self, context: ConnectorContext) -> Lines:
         head = self._lines([self.header]) if self.header else b""
@@ -303,7 +265,7 @@ class FileSinkBuilder:
         config = self._config
         named = OutputFileConfig(f"{config.part_prefix}-{uuid.uuid4()}", config.part_suffix)
         sink = self._make(self._base_path, named, self._rolling, self._buckets)
-        object.__setattr__(sink, "readers_take_parts", self._readers_take_parts)
+        sink.readers_take_parts = self._readers_take_parts
         return sink
 
 

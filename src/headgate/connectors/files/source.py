@@ -15,6 +15,7 @@ from typing import Final
 
 from headgate.api.types.types import RowTypeInfo, TypeInformation
 from headgate.base.errors import PlanInvalid, StateBroken
+from headgate.connectors.checks import CHARACTER, COUNT, check_settings, optional
 from headgate.connectors.files.enumerator import FileEnumerator, FilesPosition
 from headgate.connectors.files.file_access import FileAccess, ListedFile, check_local_paths
 from headgate.connectors.files.line_reader import LineReader, RecordFormat
@@ -35,7 +36,7 @@ DISCOVER_MS: Final = 1000
 """How often a source that follows its files looks for new ones."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class FilesSource(Source[OUT]):
     """What all sources of files share: where the files are, how they are cut and followed."""
 
@@ -117,21 +118,17 @@ class FilesSource(Source[OUT]):
         skip_missing: bool,
     ) -> None:
         """Called by the constructors."""
-        name = type(self).__name__
         if not paths:
             raise PlanInvalid("a source of files needs a path; give at least one")
-        if split_bytes is not None and split_bytes < 1:
-            raise PlanInvalid(f"{name}: split_bytes is {split_bytes}; give 1 or more, or None")
-        if discover_ms < 1:
-            raise PlanInvalid(f"{name}: discover_ms is {discover_ms}; give 1 or more")
-        object.__setattr__(self, "paths", tuple(map(readable_path, paths)))
-        object.__setattr__(self, "follow", bool(follow))
-        object.__setattr__(self, "discover_ms", int(discover_ms))
-        object.__setattr__(self, "split_bytes", split_bytes)
-        object.__setattr__(self, "skip_missing", bool(skip_missing))
+        self.paths = tuple(map(readable_path, paths))
+        self.follow = bool(follow)
+        self.discover_ms = int(discover_ms)
+        self.split_bytes = split_bytes
+        self.skip_missing = bool(skip_missing)
+        check_settings(self, {"split_bytes": optional(COUNT), "discover_ms": COUNT})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class LineFilesSource(FilesSource[OUT]):
     """Files that are read line by line, in some format."""
 
@@ -152,7 +149,7 @@ class LineFilesSource(FilesSource[OUT]):
         return LineReader(split, position, self.form, context, access, self.skip_missing)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(eq=False, init=False)
 class TextFileSource(LineFilesSource[str]):
     """The lines of all files at ``paths``, without their ends.
 
@@ -171,10 +168,10 @@ class TextFileSource(LineFilesSource[str]):
         skip_missing: bool = False,
     ) -> None:
         self._set_files(paths, follow, discover_ms, split_bytes, skip_missing)
-        object.__setattr__(self, "form", TextFormat(encoding, errors, max_line_bytes))
+        self.form = TextFormat(encoding, errors, max_line_bytes)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(eq=False, init=False)
 class JsonLinesSource(LineFilesSource):
     """The JSON values of files with one on each line: dicts, lists, or rows of ``type_info``."""
 
@@ -193,11 +190,11 @@ class JsonLinesSource(LineFilesSource):
         """``type_info``: names that a row has and an object has not are None."""
         self._set_files(paths, follow, discover_ms, split_bytes, skip_missing)
         row_type = _row_type(type_info, "JsonLinesSource")
-        object.__setattr__(self, "form", JsonLinesFormat(row_type, max_line_bytes))
+        self.form = JsonLinesFormat(row_type, max_line_bytes)
         self.form.parser(b"", "")  # refuses types that have no form in JSON
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(eq=False, init=False)
 class CsvSource(LineFilesSource):
     """The rows of CSV files: of ``type_info``, or of texts.
 
@@ -223,14 +220,14 @@ class CsvSource(LineFilesSource):
     ) -> None:
         """``header``: columns are found by the names in a file's first line."""
         self._set_files(paths, follow, discover_ms, split_bytes, skip_missing)
-        if len(delimiter) != 1:
-            raise PlanInvalid(f"CsvSource: the delimiter is {delimiter!r}; give one character")
+        if not CHARACTER.is_right(delimiter):
+            raise PlanInvalid(f"CsvSource: delimiter is {delimiter!r}; give {CHARACTER.wanted}")
         row_type = _row_type(type_info, "CsvSource")
         if row_type is not None:
             check_fields("CsvSource", row_type)
         way = dialect or CsvDialect(delimiter)
         form = CsvFormat(row_type, way, bool(header), bool(multiline), encoding)
-        object.__setattr__(self, "form", form)
+        self.form = form
 
 
 def _not_followed(name: str) -> StateBroken:
@@ -272,7 +269,7 @@ class FileSource:
 
         def make(*paths: AnyPath, follow: bool, discover_ms: int) -> FilesSource:
             source = TextFileSource(*paths, follow=follow, discover_ms=discover_ms)
-            object.__setattr__(source, "form", stream_format)
+            source.form = stream_format
             return source
 
         return FileSourceBuilder(make, paths)

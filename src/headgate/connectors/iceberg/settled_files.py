@@ -11,6 +11,8 @@ from typing import Any
 
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
+from headgate.connectors.paths import settle_folder
+
 
 class SettledFileIO(PyArrowFileIO):
     """The library's own, but for files of this machine."""
@@ -47,7 +49,7 @@ class SettledStream(io.BufferedWriter):
         finally:
             super().close()
         for folder in self._folders:
-            _sync(folder)
+            settle_folder(folder)
 
 
 def _missing_folders(path: str) -> list[str]:
@@ -58,11 +60,3 @@ def _missing_folders(path: str) -> list[str]:
         missing.append(folder)
         folder = os.path.dirname(folder)
     return missing
-
-
-def _sync(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from headgate.api.row import Row
 from headgate.base.elements import Bundle
 from headgate.base.errors import ConnectorError, DatabaseUnready, PlanInvalid
-from headgate.connectors.postgres.client import RECONNECT_S, check_dsn, psycopg_module
+from headgate.connectors.postgres.client import check_dsn, is_unready, psycopg_module
 from headgate.connectors.postgres.pgoutput import (
     METADATA,
     ChangeDecoder,
@@ -26,6 +26,7 @@ from headgate.connectors.postgres.pgoutput import (
 )
 from headgate.connectors.postgres.replication import ChangeStream, SlotSettings, open_stream
 from headgate.connectors.postgres.table import quoted_table
+from headgate.connectors.servers import repeat
 from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.source import Position, Source, SplitLag, SplitReader
 
@@ -139,21 +140,16 @@ class Connecting:
             self._result[0].close()
 
     def _run(self) -> None:
-        deadline = time.monotonic() + RECONNECT_S
-        wait_s = 0.05
-        while True:
-            try:
-                self._result = open_stream(self._settings, self._place, self._whose)
-            except DatabaseUnready as error:
-                self._result = error
-                if time.monotonic() < deadline and not self._stopped.wait(wait_s):
-                    wait_s = min(2.0, wait_s * 2)
-                    continue
-            except BaseException as error:
-                self._result = error
-            self._done.set()  # first: who is woken looks at it
-            self._wake()
-            return
+        try:
+            self._result = repeat(
+                lambda: open_stream(self._settings, self._place, self._whose),
+                lambda error: is_unready(error) and not self._stopped.is_set(),
+                sleep=self._stopped.wait,
+            )
+        except BaseException as error:
+            self._result = error
+        self._done.set()  # first: who is woken looks at it
+        self._wake()
 
 
 class ChangesReader(SplitReader):

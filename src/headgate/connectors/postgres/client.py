@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from headgate.base.errors import ConnectorError, DatabaseUnready, PlanInvalid
 from headgate.base.redaction import has_stray_login
 from headgate.connectors.libraries import clause, library
-from headgate.connectors.servers import Sleep, shut_down
+from headgate.connectors.servers import Sleep, repeat, shut_down
 
 if TYPE_CHECKING:
     import psycopg
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     PgConnection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 CONNECT_S: Final = 10
-RECONNECT_S: Final = 20.0
-"""How long a lost server is tried again before the job is restarted."""
 LINKS: Final = {
     "connect_timeout": CONNECT_S,
     "keepalives_idle": 30,
@@ -141,29 +139,22 @@ class SinkDatabase:
     def repeat(self, work: "Callable[[PgConnection], Result]") -> Result:
         """What ``work`` returns; it is idempotent, and called again if the connection is lost.
 
-        So are deadlocks, which the server ends by giving up one of the two.
+        It is called again after a deadlock, too, which the server ends by giving up one of the two.
         """
-        deadline = time.monotonic() + RECONNECT_S
-        wait_s = 0.05
-        while True:
+
+        def attempt() -> Result:
             try:
                 return work(self.open())
-            except DatabaseUnready:
-                self.close()
-                if time.monotonic() + wait_s > deadline:
-                    raise
             except psycopg_module(self.whose).Error as error:
-                lost, conflict = is_lost(error), error.sqlstate in _CONFLICTS
                 self.close()
-                if not (lost or conflict):
-                    raise
-                if time.monotonic() + wait_s > deadline:
+                if is_lost(error) or error.sqlstate in _CONFLICTS:
                     raise self.unready(error) from error
+                raise
             except BaseException:
                 self.close()
                 raise
-            self._sleep(wait_s)
-            wait_s = min(2.0, wait_s * 2)
+
+        return repeat(attempt, is_unready, sleep=self._sleep)
 
     def abort(self) -> None:
         """A statement under way fails; from any thread. The server may still carry it out."""
@@ -209,6 +200,11 @@ class SinkDatabase:
 
 _CONFLICTS: Final = frozenset({"40001", "40P01"})
 _GONE: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
+
+
+def is_unready(error: Exception) -> bool:
+    """Whether another attempt may go well."""
+    return isinstance(error, DatabaseUnready)
 
 
 def is_lost(error: Any) -> bool:

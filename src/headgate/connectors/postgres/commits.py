@@ -9,7 +9,6 @@ back what earlier writers of its own job, sink and subtask have prepared and no 
 named, and never what a later writer prepares (the server's clock tells which is later).
 """
 
-import hashlib
 import logging
 import re
 import secrets
@@ -31,6 +30,7 @@ from headgate.connectors.postgres.table import (
     copy_rows,
     quoted_table,
 )
+from headgate.connectors.staged import WriterId, writer_note
 from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.sink import Committer, CommittingSinkWriter
 
@@ -113,9 +113,8 @@ class CommitLog:
 
 def log_of(table: str, context: ConnectorContext) -> CommitLog:
     """The table of notes, as one task writes to it."""
-    task = context.task
-    whose = f"{task.job} / {context.uid or context.operator} / {task.subtask}"
-    return CommitLog(quoted_table(table), re.sub(r"[\x00-\x1f]", "?", whose)[:WHOSE_CHARS])
+    whose = re.sub(r"[\x00-\x1f]", "?", writer_note(context))[:WHOSE_CHARS]
+    return CommitLog(quoted_table(table), whose)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,55 +154,16 @@ class PreparedLot:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class WriterName:
-    """One writer, as the ids of its transactions tell it."""
-
-    job: str
-    owner: str
-    """Of the job and the sink: the same over all runs of the job."""
-    subtask: int
-    parallelism: int
-    began_ms: int
-    """By the server's clock, which all tasks share."""
-    token: str
-
-    def gid(self, checkpoint: int | None, lot: int) -> str:
-        at = "end" if checkpoint is None else checkpoint
-        return (
-            f"headgate:{self.job}:{self.owner}:{self.subtask}:{self.began_ms:x}-{self.token}:"
-            f"{at}-{lot}"
-        )
-
-    def succeeds(self, gid: str) -> bool:
-        """Whether this writer replaces the one that has prepared a transaction."""
-        found = GID.fullmatch(gid)
-        return (
-            found is not None
-            and found["owner"] == self.owner
-            and int(found["subtask"]) % self.parallelism == self.subtask
-            and int(found["began"], 16) <= self.began_ms
-            and found["token"] != self.token
-        )
-
-
-def name_writer(context: ConnectorContext, connection: "PgConnection", table: str) -> WriterName:
-    """A name for the writer of one task, never given before."""
+def writer_id(context: ConnectorContext, connection: "PgConnection", table: str) -> WriterId:
+    """The writer of one task; the server's clock, which all tasks share, says when it began."""
     task = context.task
     # Without an id, or with checkpoints elsewhere, other runs cannot be known to be this job's.
     job = f"{task.job_id}\0{task.checkpoint_folder}" if task.job_id else secrets.token_hex(8)
-    owner = hashlib.sha256(f"{job}\0{context.uid or context.operator}\0{table}".encode())
     clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8"
     found = connection.execute(clock).fetchone()
     assert found is not None
-    return WriterName(
-        re.sub(r"[^\w.-]", "_", task.job_id, flags=re.ASCII)[:48],
-        owner.hexdigest()[:16],
-        task.subtask,
-        task.parallelism,
-        int(found[0]),
-        secrets.token_hex(8),
-    )
+    whose = f"{job}\0{context.uid or context.operator}\0{table}"
+    return WriterId.new(context, whose, int(found[0]), 16)
 
 
 def check_server(connection: "PgConnection", whose: str) -> None:
@@ -223,7 +183,8 @@ class PreparingWriter(CommittingSinkWriter):
     def __init__(
         self,
         database: SinkDatabase,
-        name: WriterName,
+        job_id: str,
+        writer: WriterId,
         commit_log: CommitLog,
         table: str,
         target: TargetTable,
@@ -231,7 +192,8 @@ class PreparingWriter(CommittingSinkWriter):
         batch_rows: int,
     ) -> None:
         self._database = database
-        self._name = name
+        self._job = re.sub(r"[^\w.-]", "_", job_id, flags=re.ASCII)[:48]
+        self._writer = writer
         self._log = commit_log
         self._table = table
         self._target = target
@@ -268,7 +230,9 @@ class PreparingWriter(CommittingSinkWriter):
     def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[PreparedLot]:
         if self._open is None:
             return ()
-        gid = self._name.gid(None if moment is None else moment.checkpoint, self._number)
+        writer, at = self._writer, "end" if moment is None else moment.checkpoint
+        began = f"{writer.began_ms:x}-{writer.token}"
+        gid = f"headgate:{self._job}:{writer.owner}:{writer.subtask}:{began}:{at}-{self._number}"
         connection, self._open = self._open, None
         psycopg = psycopg_module(self._database.whose)
         try:
@@ -283,14 +247,14 @@ class PreparingWriter(CommittingSinkWriter):
             raise blamed(self._database, self._table, self._target.columns, error) from error
         with suppress(psycopg.Error):
             self._warn_of_old(connection)
-        return [PreparedLot(gid, self._name.token, self._number)]
+        return [PreparedLot(gid, writer.token, self._number)]
 
     def close(self) -> None:
         self._database.close()
 
     def _begin(self, connection: "PgConnection") -> "PgConnection":
         connection.execute("BEGIN")
-        self._log.note(connection, self._name.token, self._number)
+        self._log.note(connection, self._writer.token, self._number)
         return connection
 
     def _roll_back_leftovers(self) -> None:
@@ -298,7 +262,8 @@ class PreparingWriter(CommittingSinkWriter):
         connection = self._database.open()
         psycopg = psycopg_module(self._database.whose)
         for gid, _ in connection.execute(_PREPARED).fetchall():
-            if self._name.succeeds(gid):
+            found = GID.fullmatch(gid)
+            if found is not None and self._writer.succeeds(found):
                 try:
                     connection.execute(f"ROLLBACK PREPARED '{gid}'")
                 except psycopg.errors.UndefinedObject:

@@ -31,7 +31,7 @@ from headgate.connectors.postgres.commits import (
     PreparingWriter,
     check_server,
     log_of,
-    name_writer,
+    writer_id,
 )
 from headgate.connectors.postgres.table import (
     TableRows,
@@ -287,9 +287,16 @@ class PostgresSink(TwoPhaseCommittingSink):
             maker = TableRows(target, self.table, name, context.malformed)
             if self.mode == "prepare":
                 log = log_of(self.commit_log, context)
-                writer = name_writer(context, connection, self.table)
-                rows = self.batch_rows
-                return PreparingWriter(database, writer, log, self.table, target, maker, rows)
+                return PreparingWriter(
+                    database,
+                    context.task.job_id,
+                    writer_id(context, connection, self.table),
+                    log,
+                    self.table,
+                    target,
+                    maker,
+                    self.batch_rows,
+                )
         except psycopg_module(name).Error as error:
             database.close()
             raise blamed(database, self.table, (), error) from error

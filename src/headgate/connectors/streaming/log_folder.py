@@ -21,7 +21,7 @@ import pyarrow.fs as pa_fs
 from headgate.base.errors import PathUnusable
 from headgate.base.object_store import is_s3, open_s3
 from headgate.base.redaction import plain_url, shown_cause
-from headgate.connectors.paths import readable_path
+from headgate.connectors.paths import readable_path, settle_folder
 
 HALF_MADE_S: Final = 3600.0
 """A file that is being made for longer than this is not made any more."""
@@ -80,7 +80,7 @@ class LogFolder:
             with self._temporary(name, data) as temporary:
                 is_new = _linked(temporary, self._at(name))
             if is_new:
-                self._settle_folder_of(name)
+                settle_folder(os.path.dirname(self._at(name)))
         return is_new
 
     def replace(self, name: str, data: bytes) -> None:
@@ -91,7 +91,7 @@ class LogFolder:
                 return
             with self._temporary(name, data) as temporary:
                 os.replace(temporary, self._at(name))
-            self._settle_folder_of(name)
+            settle_folder(os.path.dirname(self._at(name)))
 
     def read(self, name: str) -> bytes | None:
         """A small file; None: it is not there."""
@@ -142,7 +142,7 @@ class LogFolder:
                     yield file
                     file.flush()
                     os.fsync(file.fileno())
-                self._settle_folder_of(name)
+                settle_folder(os.path.dirname(self._at(name)))
             except BaseException:
                 self.remove(name)
                 raise
@@ -211,13 +211,6 @@ class LogFolder:
         finally:
             with suppress(OSError):
                 os.unlink(path)
-
-    def _settle_folder_of(self, name: str) -> None:
-        descriptor = os.open(os.path.dirname(self._at(name)), os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     @contextmanager
     def _errors(self, name: str, what: str) -> Iterator[None]:
