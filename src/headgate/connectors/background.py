@@ -35,7 +35,7 @@ QUEUED_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
-    """Raw messages with their times and the positions behind them, side by side."""
+    """Raw messages with their times and the positions after them, side by side."""
 
     raw: Sequence[Any]
     times: Sequence[int | None]

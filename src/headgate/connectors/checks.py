@@ -17,7 +17,7 @@ from headgate.functions.sink import DeliveryGuarantee
 
 
 class Check(NamedTuple):
-    """Of one setting."""
+    """What a setting may be."""
 
     wanted: str
     """What to give, as the end of a sentence."""

@@ -240,7 +240,7 @@ class FunctionPosition:
     """The position of a function that keeps its own in state."""
 
     state: bytes | None = None
-    """Of its states; None: it has not begun."""
+    """A snapshot of its states; None: it has not begun."""
     rows: tuple[Row, ...] = ()
     """What it has collected and the task has not taken."""
     has_ended: bool = False

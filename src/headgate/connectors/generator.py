@@ -37,7 +37,7 @@ class NumberSequenceSource(Source[int]):
     def __post_init__(self) -> None:
         if self.start > self.end:
             raise PlanInvalid(
-                f"NumberSequenceSource: start {self.start} lies behind end {self.end}; "
+                f"NumberSequenceSource: start {self.start} is greater than end {self.end}; "
                 f"swap them if the sequence is meant to have numbers"
             )
 
@@ -115,7 +115,7 @@ class DataGeneratorSource(Source[OUT]):
         if hasattr(self.generator_function, "initialize_state"):
             raise PlanInvalid(
                 "DataGeneratorSource: the generator function has initialize_state, and its records "
-                "must follow from their index alone; keep state in a function behind the source"
+                "must follow from their index alone; keep state in a function after the source"
             )
         if self.count is not None and self.count < 0:
             raise PlanInvalid(f"DataGeneratorSource: count is {self.count}; give 0 or more")

@@ -23,7 +23,7 @@ class PrintSink(Sink):
     type_info: TypeInformation | None = None
 
     def for_type(self, type_info: TypeInformation | None) -> "PrintSink":
-        """The same for records that a program has declared to be of this type."""
+        """The sink for records that a program has declared to be of this type."""
         return replace(self, type_info=type_info)
 
     def create_writer(self, context: ConnectorContext) -> "PrintWriter":

@@ -129,7 +129,7 @@ class UrlServer(MessageServer):
     url: str = field(repr=False)
 
     ports: ClassVar[Mapping[str, int]]
-    """Of each scheme, where the URL names none."""
+    """The port for each scheme, where the URL names none."""
 
     def __post_init__(self) -> None:
         if split_url(self.user, self.url).scheme not in self.ports:

@@ -42,7 +42,7 @@ from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 
 Connection: TypeAlias = Any
-"""Of the DB-API, whose modules have no types in common."""
+"""A connection of the DB-API, whose modules have no types in common."""
 Connect: TypeAlias = Callable[[], Connection]
 
 WHOSE_CHARS: Final = 200

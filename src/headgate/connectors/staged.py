@@ -103,7 +103,7 @@ class MessageMaker:
         self._whose = whose(context)
 
     def messages(self, records: list[Record]) -> list[Any]:
-        """Those of the records that can be written."""
+        """The messages of the records that can be written."""
         return self.pairs(records)[1]
 
     def pairs(self, records: list[Record]) -> tuple[list[Record], list[Any]]:

@@ -30,7 +30,7 @@ def test_there_is_no_empty_split() -> None:
 
 
 def test_a_start_behind_the_end_is_refused() -> None:
-    with pytest.raises(PlanInvalid, match="start 5 lies behind end 3"):
+    with pytest.raises(PlanInvalid, match="start 5 is greater than end 3"):
         NumberSequenceSource(5, 3)
 
 

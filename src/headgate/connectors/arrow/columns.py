@@ -217,7 +217,7 @@ class RowShape:
     types: tuple[str, ...]
     """The columns' types in Spark's words, for errors."""
     time_zone: str
-    """Of datetimes that know none, where the column is an instant."""
+    """The time zone of datetimes without one, where the column is an instant."""
 
     @property
     def names(self) -> list[str]:

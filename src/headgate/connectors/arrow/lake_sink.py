@@ -45,7 +45,7 @@ class SinkRows:
     """The sink, for messages."""
     mode: str
     keys: Sequence[str]
-    """Of mode upsert."""
+    """The columns that identify a row, in mode upsert."""
     schema: Any
     """None: that of the table."""
     create: bool
@@ -102,7 +102,7 @@ class SinkRows:
         return pa.schema([there.field(name) for name in names])
 
     def check_partitions(self, found: Sequence[str], where: str) -> None:
-        """Of the table, which may have been there before."""
+        """Compare the partitions of the table, which may have been there before."""
         if self.partition_by and tuple(found) != self.partition_by:
             raise TableUnfit(
                 f"{where} has partitions by {listed(found)}, not by {listed(self.partition_by)}; "

@@ -94,7 +94,7 @@ class StagedRowsWriter(CommittingSinkWriter):
         self._now_ms = context.now_ms
         self._records: list[Record] = []
         self._deleted: list[bool] = []
-        """Of each record, if there are keys."""
+        """Whether each record's row is gone, if there are keys."""
         self._batches: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         self._files: list[Any] = []

@@ -70,7 +70,7 @@ class TableReader(SplitReader):
 
 
 def arrow_source(table: object) -> ArrowTableSource:
-    """Of a table, a batch, or several batches; raises PlanInvalid."""
+    """The source of a table, a batch, or several batches; raises PlanInvalid."""
     if isinstance(table, pa.RecordBatch):
         table = [table]
     if isinstance(table, list | tuple) and table:

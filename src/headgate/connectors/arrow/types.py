@@ -33,11 +33,11 @@ _BASIC: Final = {
     "SQL_TIMESTAMP": pa.timestamp("us"),
 }
 DECIMAL: Final = pa.decimal128(38, 18)
-"""Of BIG_DEC, as Flink has it; a number that does not fit is refused."""
+"""The type for BIG_DEC, as Flink has it; a number that does not fit is refused."""
 
 
 def arrow_schema(kind: object, sink: str) -> pa.Schema:
-    """Of a Row type, a tuple type (columns f0, f1), or an Arrow schema as it is."""
+    """The schema for a Row type, a tuple type (columns f0, f1), or an Arrow schema itself."""
     if isinstance(kind, pa.Schema):
         return kind
     if isinstance(kind, RowTypeInfo):

@@ -15,7 +15,7 @@ from headgate.functions.sink import Sink, SinkWriter
 
 MOST_ROWS: Final = 10_000
 FIRST_ROWS: Final = 64
-"""Of the first batch, by which the size of the others is found."""
+"""Rows of the first batch, from which the size of the others follows."""
 BATCH_BYTES: Final = 4 * 1024 * 1024
 
 

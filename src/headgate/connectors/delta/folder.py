@@ -77,7 +77,7 @@ class DeltaFolder:
             version += 1
 
     def first_version(self, newest: int, since_ms: int) -> int:
-        """Of those that were written since then, up to the newest, without a gap."""
+        """The first of the versions, without a gap up to the newest, written since then."""
         version = newest
         while self.is_local and (changed_ms := self._changed_ms(log_name(version))) is not None:
             if changed_ms < since_ms:

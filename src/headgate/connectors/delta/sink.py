@@ -42,7 +42,7 @@ from headgate.connectors.paths import AnyPath, short_place
 from headgate.functions.context import ConnectorContext
 
 CLOCKS_DIFFER_MS: Final = 60_000
-"""Of a worker and of the file system that the table is on."""
+"""How far the clocks of a worker and of the table's file system may be apart."""
 
 
 class DeltaTarget(CommitTarget):

@@ -32,7 +32,7 @@ _HARMLESS: Final = frozenset(
 """Features of writers that ask nothing of a file of new rows, if no column or setting uses them."""
 RETENTION: Final = "delta.setTransactionRetentionDuration"
 NOTES_KEPT: Final = "interval 30 days"
-"""Of tables that are created here: without it they keep a note of every task that ever wrote."""
+"""For tables that are created here: others keep a note of every task that ever wrote."""
 _UNITS_MS: Final = {
     "week": 7 * 24 * 3_600_000,
     "day": 24 * 3_600_000,
@@ -69,7 +69,7 @@ class TableAddress:
         return table
 
     def find(self, version: int | None = None) -> OpenTable | None:
-        """The same; None: there is none."""
+        """The table as of now, or as of a version; None: there is none."""
         delta = self.library()
         try:
             return delta.DeltaTable(self.uri, version=version, storage_options=self._options)

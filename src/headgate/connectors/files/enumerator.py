@@ -1,6 +1,6 @@
 """Finds the files of a source when a job starts and, if they are followed, while it runs.
 
-Of a followed file each piece ends behind a newline, and the next one begins there, whatever the
+Each piece of a followed file ends after a newline, and the next one begins there, whatever the
 file is called by then. A file that is renamed (rotated) is known by device and inode and by the
 digest of what was read of it; one whose digest differs is another file, and is read from its
 beginning. Packed files and formats that cannot be cut at a line are read once, as a whole, when
@@ -57,7 +57,7 @@ class KnownFile:
     mtime_ns: int
     inode: tuple[int, int] | None = None
     digest: bytes = b""
-    """Of what was handed out."""
+    """The digest of what was handed out."""
 
     @property
     def seen(self) -> tuple[int, int, tuple[int, int] | None]:
@@ -279,7 +279,7 @@ class FileEnumerator(SplitEnumerator):
         return cut(file.path, start, end, file.size, split_bytes)
 
     def _last_line_end(self, file: ListedFile, start: int) -> int:
-        """Behind the last newline; nothing but a line that is too long is cut elsewhere."""
+        """After the last newline; nothing but a line that is too long is cut elsewhere."""
         raw, begin = self._access.open_raw(file.path), file.size
         try:
             while begin > start:
@@ -303,7 +303,7 @@ class FileEnumerator(SplitEnumerator):
 
 
 def _may_match_later(path: str) -> bool:
-    """Of a pattern, whose folder is there."""
+    """Whether a path is a pattern whose folder is there."""
     if not has_pattern(path):
         return False
     return is_remote(path) or os.path.isdir(fixed_part(os.path.abspath(path)) or os.sep)

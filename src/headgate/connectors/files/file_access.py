@@ -66,7 +66,7 @@ class FileAccess:
         self._uris = [path for path in paths if is_remote(path)]
 
     def root(self, uri: str) -> RemoteRoot:
-        """Of one of the source's own paths; raises PathUnusable if it cannot be reached."""
+        """The root of one of the source's own paths; raises PathUnusable if out of reach."""
         return _root(uri)
 
     def look_at(self, path: str) -> ListedFile | None:
@@ -101,7 +101,7 @@ class FileAccess:
         return self._open(path)
 
     def open_arrow(self, path: str) -> Any:
-        """The same as a file of pyarrow, which reads those of this machine by itself."""
+        """The bytes as a file of pyarrow, which reads local files by itself."""
         pa = import_module("pyarrow")
         if not is_remote(path) and printable(path) == path:
             return pa.OSFile(path)
@@ -158,7 +158,7 @@ class OpenFile:
             self._raw.seek(position)
 
     def size(self) -> int:
-        """Of the file as it is on the disk, now."""
+        """The size that the file has on the disk now."""
         if hasattr(self._raw, "size"):
             return int(self._raw.size())
         return os.fstat(self._raw.fileno()).st_size

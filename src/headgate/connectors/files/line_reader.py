@@ -1,7 +1,7 @@
 """Reads the records of a file of lines, or of a piece of it, from a position on.
 
 ``\\n``, ``\\r\\n`` and ``\\r`` end a line. A piece owns the lines that begin in it, as Hadoop's do:
-it is read past its end to the end of its last line, and begins behind the first line end that it
+it is read past its end to the end of its last line, and begins after the first line end that it
 finds from the byte before it on. Law: the position after a record is the start of the next line,
 whatever the size of the blocks; in any cut of a file each line is read by one piece.
 """
@@ -20,7 +20,7 @@ from headgate.functions.source import SplitLag, SplitReader
 
 BLOCK_BYTES: Final = 64 * 1024
 SHOWN_BYTES: Final = 64 * 1024
-"""Of a line that is too long, the first bytes are reported."""
+"""How many bytes of a line that is too long are reported."""
 
 
 class RecordFormat(Protocol):
@@ -73,7 +73,7 @@ class LineReader(SplitReader):
         self._offset = split.start if position is None else position
         """Where the block begins."""
         self._length = 0
-        """Of the block, in bytes."""
+        """The length of the block in bytes."""
         self._data = b""
         """The lines of the block; kept to find positions within it. Empty: they were too long."""
         self._records: list[Record] = []
@@ -81,13 +81,13 @@ class LineReader(SplitReader):
         self._rejected: deque[RejectedLine] = deque()
         self._taken = 0
         self._passed = 0
-        """Behind how many lines of the block the last rejected line ended."""
+        """After how many lines of the block the last rejected line ended."""
         self._rest = bytearray()
-        """What was read behind the block: the beginning of a line, or lines that were put back."""
+        """What was read after the block: the beginning of a line, or lines that were put back."""
         self._needs_more = False
         """The lines in ``_rest`` are no whole record."""
         self._at_end = False
-        """Of the file."""
+        """Whether the end of the file was read."""
         self._size: int | None = None
         self._counted = (split.start, 0)
         """An offset, and how many lines of the split stand before it."""
@@ -125,7 +125,7 @@ class LineReader(SplitReader):
         return self._offset + sum(map(len, self._data.splitlines(keepends=True)[:lines]))
 
     def lag(self) -> SplitLag | None:
-        """About the bytes behind the last record; how many a packed file has, nobody knows."""
+        """About the bytes after the last record; how many a packed file has, nobody knows."""
         if unpacker(self._path) is not None:
             return None
         end = self._split.end
@@ -206,7 +206,7 @@ class LineReader(SplitReader):
         self._context.malformed(rejected.raw, rejected.error(where, self._number(rejected.line)))
 
     def _number(self, line: int) -> int:
-        """Of a line of the block, from 1. Counted for errors only: positions are bytes."""
+        """The number of a line of the block, from 1. Counted for errors only."""
         offset, lines = self._counted
         file = self._access.open(self._path, offset)
         try:
@@ -332,7 +332,7 @@ class LineReader(SplitReader):
         )
 
     def _skip_long(self, file: OpenFile) -> None:
-        """Go behind a line that is too long, and keep only its beginning."""
+        """Go past a line that is too long, and keep only its beginning."""
         rest, length = self._rest, 0
         shown = bytes(rest[:SHOWN_BYTES])
         while (start := line_start(rest, 1, self._at_end)) < 0:
@@ -360,7 +360,7 @@ class LineReader(SplitReader):
 
 
 def line_start(data: bytes | bytearray, at: int, ended: bool) -> int:
-    """The first beginning of a line at ``at`` or behind it; -1: more bytes must say.
+    """The first beginning of a line at ``at`` or after it; -1: more bytes must say.
 
     ``at`` is 1 or more; ``ended``: no more bytes follow.
     """

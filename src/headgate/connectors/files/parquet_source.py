@@ -135,7 +135,7 @@ class ParquetReader(SplitReader):
         self._file: Any = None
         """Open from the first poll to the end of the split, for a task may have many readers."""
         self._scanned: Any = None
-        """The same file once more, for the row filter."""
+        """The file, opened once more for the row filter."""
         self._fragment: Any = None
         self._ended = False
         self._groups: list[int] = []
@@ -148,7 +148,7 @@ class ParquetReader(SplitReader):
         self._batches: Iterator[Any] | None = None
         self._batch: Any = None
         self._length = 0
-        """Of the batch, in rows of the file."""
+        """The length of the batch in rows of the file."""
         self._kept: Any = None
         """Which rows of the file the rows of the batch are; None: all."""
         self._made = 0

@@ -25,7 +25,7 @@ class PartCommit:
     """A part that waits for its final name; what a file sink stores in checkpoints."""
 
     folder: str
-    """Of the sink, as ``folder_uri`` names it; the names are below it."""
+    """The sink's folder, as ``folder_uri`` names it; the names are below it."""
     hidden: str
     final: str
     kept: str = ""

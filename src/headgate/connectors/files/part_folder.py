@@ -58,7 +58,7 @@ class PartFolder(Protocol):
         """A file, if it is there."""
 
     def names(self, deep: bool) -> Iterator[str]:
-        """Of all files in the folder; ``deep``: also of those in the folders below it."""
+        """The names of all files in the folder; ``deep``: also in the folders below it."""
 
     def is_removed(self) -> bool:
         """Whether the folder is not there, while that which it was in is: no storage is away."""

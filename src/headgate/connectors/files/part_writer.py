@@ -383,7 +383,7 @@ class PartsWriter(CommittingSinkWriter):
         with writing(self._folder.shown("")):
             self._keep(ended, moment)
         unnamed = [part.commit for part in self._open.values() if not part.named]
-        # Of those that wait: the markers of a savepoint are new in their folders.
+        # Parts that wait are named, too: markers of a savepoint are new in their folders.
         named = (*ended, *unnamed, *(self._waiting if moment and moment.is_savepoint else ()))
         for subfolder in {commit.hidden.rpartition("/")[0]: None for commit in named}:
             with writing(self._folder.shown(subfolder)):

@@ -55,7 +55,7 @@ class ArrowFolder:
         return posixpath.join(self._shown, name) if name else self._shown
 
     def make(self) -> None:
-        """Of an object store nothing is made, but whether the bucket can be reached is seen."""
+        """Object stores need no folder; it is checked that the bucket can be reached."""
         self._make(self._root)
         if self._system.type_name == "s3":
             # The listing first: its answer says why it is refused, that about a bucket does not.

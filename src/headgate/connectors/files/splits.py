@@ -65,7 +65,7 @@ def as_known(split: FileSplit) -> "FileSplit | str":
 
 
 def digest_of(access: FileAccess, path: str, length: int) -> bytes | None:
-    """Of the bytes up to ``length``; None: the file is shorter. Raises OSError."""
+    """The digest of the bytes up to ``length``; None: the file is shorter. Raises OSError."""
     head = min(length, DIGEST_BYTES)
     file = access.open_raw(path)
     try:

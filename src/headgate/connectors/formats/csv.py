@@ -178,7 +178,7 @@ class CsvRowSerializationSchema(SerializationSchema):
             return self
 
         def set_line_delimiter(self, delimiter: str) -> "CsvRowSerializationSchema.Builder":
-            """What stands behind each line; an empty text: nothing."""
+            """What stands after each line; an empty text: nothing."""
             self._with(line_end=delimiter)
             return self
 

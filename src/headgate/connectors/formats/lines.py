@@ -1,7 +1,7 @@
 """What all sources of lines share: encodings, limits, and how a block of lines becomes records.
 
 A reader hands whole lines to a parser, a block at a time; the parser returns the records and the
-lines that are none. Law: records and rejected lines tell behind how many lines of the block each
+lines that are none. Law: records and rejected lines tell after how many lines of the block each
 ends, so that a position can be found between any two of them.
 """
 
@@ -18,7 +18,7 @@ MAX_LINE_BYTES: Final = 16 << 20
 """A longer line is more likely a wrong delimiter or a binary file than a record."""
 
 NO_RECORD: Final = object()
-"""Of a line that is to be left out: an empty one, a comment."""
+"""Stands for a line that is to be left out: an empty one, a comment."""
 
 _MARK: Final = codecs.BOM_UTF8
 """What some programs put in front of UTF-8 (``utf-8-sig``)."""
@@ -47,7 +47,7 @@ class LineBlock:
 
     records: list[Record]
     ends: list[int] | None = None
-    """Behind how many lines each record ends; None: each line is a record."""
+    """After how many lines each record ends; None: each line is a record."""
     rejected: deque[RejectedLine] = field(default_factory=deque)
     used: int | None = None
     """How many lines were read; the others are to be handed in again, with more. None: all."""
@@ -57,7 +57,7 @@ class LineParser(Protocol):
     """Makes records of the lines of one file."""
 
     def parse(self, data: bytes, first: bool, last: bool) -> LineBlock:
-        """Of whole lines with their ends; ``first`` and ``last``: of the file."""
+        """``data``: whole lines; ``first`` and ``last``: whether the file begins or ends there."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class TextParser:
 
 
 def with_newlines(data: bytes) -> bytes:
-    """The same lines, all ended by ``\\n``."""
+    """The lines with ``\\n`` at the end of each."""
     if b"\r" in data:
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return data

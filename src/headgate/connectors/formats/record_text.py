@@ -90,7 +90,7 @@ def _boolean(value: bool) -> str:
 
 
 def double_text(value: float) -> str:
-    """Of 64 bits: plain from a thousandth to ten millions, else with an exponent."""
+    """A double as text: plain from a thousandth to ten millions, else with an exponent."""
     if not math.isfinite(value):
         return _not_finite(value)
     if 1e-3 <= abs(value) < 1e7 or value == 0:
@@ -102,7 +102,7 @@ def double_text(value: float) -> str:
 
 
 def float_text(value: float) -> str:
-    """The same of 32 bits, with no more digits than tell them apart."""
+    """A float of 32 bits as text, with no more digits than tell it apart."""
     if not math.isfinite(value):
         return _not_finite(value)
     if value == 0:
@@ -166,7 +166,7 @@ _BASIC: Final[dict[str, Text]] = {
     "SQL_TIME": _time,
     "SQL_TIMESTAMP": _timestamp,
 }
-"""Of all others ``str`` gives what Java writes."""
+"""For all other types ``str`` gives what Java writes."""
 
 
 def printed_text(type_info: TypeInformation | None) -> Text:

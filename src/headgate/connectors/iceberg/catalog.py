@@ -96,7 +96,7 @@ class OpenCatalog:
         return table
 
     def find(self) -> OpenTable | None:
-        """The same; None: there is none."""
+        """The table as of now; None: there is none."""
         try:
             table = self._catalog.load_table(self._address.table)
             if self._settles(table.location()):

@@ -53,7 +53,7 @@ class SettledStream(io.BufferedWriter):
 
 
 def _missing_folders(path: str) -> list[str]:
-    """Those above the file that have to be made, the innermost first."""
+    """The folders above a file that have to be made, the innermost first."""
     missing = []
     folder = os.path.dirname(path)
     while not os.path.isdir(folder):

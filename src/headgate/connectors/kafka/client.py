@@ -33,7 +33,7 @@ TRANSACTION_MS: Final = 60_000
 """For so long a transaction may be open; the client has the same default."""
 
 REPEAT_S: Final = 60.0
-"""The same line of librdkafka is logged once in this time."""
+"""A line of librdkafka is logged at most once in this time."""
 
 _LINES: Final = 256
 """Different lines that are remembered for that."""
@@ -110,7 +110,7 @@ class KafkaCluster:
         return number
 
     def flag(self, key: str, default: bool) -> bool:
-        """The same for true and false."""
+        """A property that is true or false, which Headgate itself goes by."""
         value = str(self.properties.get(key, default)).lower()
         if value not in ("true", "false"):
             raise PlanInvalid(f"{self.user}: the property {key} is {value!r}; give true or false")

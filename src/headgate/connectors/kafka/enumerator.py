@@ -166,7 +166,7 @@ class KafkaEnumerator(SplitEnumerator):
         return set(topics.partitions)
 
     def _partition_counts(self, topic: str | None) -> dict[str, int]:
-        """Of all topics, or of one."""
+        """How many partitions each topic has, or only this one."""
         client = kafka(self._cluster.user)
         doing = "looking for topics" if topic is None else f"looking for topic {topic!r}"
         try:

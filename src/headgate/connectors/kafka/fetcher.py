@@ -25,7 +25,7 @@ from headgate.connectors.kafka.deserialization import KafkaRecord
 from headgate.connectors.kafka.offsets import BEGINNING, KafkaTopicPartition
 
 _STAMP: Final = itemgetter(1)
-"""Of the kind of a timestamp, 0 if there is none, and the time."""
+"""Takes the time of a timestamp; its first item is the kind, 0 if there is none."""
 
 
 class FetchedBatch:
@@ -54,7 +54,7 @@ class FetchedBatch:
 
     @property
     def next_offset(self) -> int:
-        """Behind the last record."""
+        """The offset after the last record."""
         return self._offsets[-1] + 1
 
     def offset(self, index: int) -> int:
@@ -82,7 +82,7 @@ class FetchedBatch:
         )
 
     def before(self, stop: int) -> "FetchedBatch":
-        """Those with a smaller offset."""
+        """The records with a smaller offset."""
         return self.divided(sum(offset < stop for offset in self._offsets))[0]
 
 
@@ -209,15 +209,15 @@ class PartitionBuffer:
     def __init__(self, where: KafkaTopicPartition, offset: int) -> None:
         self.where = where
         self.next_offset = offset
-        """Of the record that the task takes next, as far as anybody knows."""
+        """The offset of the record that the task takes next, as far as anybody knows."""
         self.batches: deque[FetchedBatch] = deque()
         self.count = 0
         self.bytes = 0
         self.assigned = False
         self.end: int | None = None
-        """The offset behind the last record, when the fetcher has come there."""
+        """The offset after the last record, when the fetcher has come there."""
         self.high: int | None = None
-        """The offset behind the last record that there was lately."""
+        """The offset after the last record that there was lately."""
         self.error: ConnectorError | None = None
         self.polled_s = time.monotonic()
 
@@ -254,7 +254,7 @@ class KafkaFetcher:
         self._reading: set[KafkaTopicPartition] = set()
         """What is assigned to the consumer; only the thread looks at it."""
         self._topics = 0
-        """Of how many topics that is."""
+        """How many topics these partitions belong to."""
         self._gone: list[KafkaTopicPartition] = []
         self._commits: dict[KafkaTopicPartition, int] = {}
         self._committing = 0
@@ -486,7 +486,7 @@ class KafkaFetcher:
     def _give_back_places(self) -> None:
         """All is full: what nobody reads, while others are read, must not keep these waiting.
 
-        When nobody reads anything, those behind the task hold it up, and nothing is given back.
+        When nobody reads anything, tasks downstream hold it up, and nothing is given back.
         """
         now_s = time.monotonic()
         silences_s = {buffer: now_s - buffer.polled_s for buffer in self._buffers.values()}

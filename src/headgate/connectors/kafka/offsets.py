@@ -61,7 +61,7 @@ class KafkaOffsetsInitializer:
 
     @staticmethod
     def latest() -> "KafkaOffsetsInitializer":
-        """Behind the last record that each partition has when the job starts."""
+        """After the last record that each partition has when the job starts."""
         return KafkaOffsetsInitializer(_Point.LATEST)
 
     @staticmethod
@@ -178,7 +178,7 @@ class OffsetQuestions:
     def _at_time(
         self, partitions: Iterable[KafkaTopicPartition], timestamp_ms: int
     ) -> dict[KafkaTopicPartition, int]:
-        """Kafka answers -1 for the time with the end, and with -1 for a time behind the end."""
+        """Kafka answers -1 for the time with the end, and with -1 for a time after the end."""
         found = self._asked("offsets_for_times", partitions, timestamp_ms)
         beyond = [partition for partition, offset in found.items() if offset < 0]
         if beyond and timestamp_ms != -1:

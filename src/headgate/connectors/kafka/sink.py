@@ -78,7 +78,7 @@ class RecordMaker:
         self._known: dict[str, int] = {}
 
     def make(self, records: list[Record]) -> list[ProducerRecord]:
-        """Those that can be written, in order."""
+        """What the client is given for the records that can be written, in order."""
         try:
             made = list(map(self._make, records))
         except Exception:  # each alone, to learn which one it is

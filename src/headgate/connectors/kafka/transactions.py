@@ -393,7 +393,7 @@ class WriterSession:
             raise
 
     def write(self, lots: Sequence[KafkaCommit]) -> None:
-        """Those that are not in yet, each in a transaction of its own.
+        """Write the lots that are not in yet, each in a transaction of its own.
 
         Several wait after a time without commits; all in one could take longer than a transaction
         may.

@@ -76,7 +76,7 @@ class StreamPublisher:
         """Subjects that the stream takes."""
 
     def last_sequence(self) -> int:
-        """Of the last message that the stream has stored."""
+        """The sequence of the last message that the stream has stored."""
         return self._call("looking at the stream", self._last_sequence())
 
     def largest(self) -> int:
@@ -94,7 +94,7 @@ class StreamPublisher:
             self._call("publishing", self._publish_all(list(messages)))
 
     def ids_since(self, sequence: int, writers: frozenset[str]) -> frozenset[str]:
-        """Ids of messages of these writers that are stored behind a sequence."""
+        """Ids of messages of these writers that are stored after a sequence."""
         return self._call("looking for what is stored", self._ids_since(sequence, writers))
 
     def close(self) -> None:
@@ -224,7 +224,7 @@ class StreamPublisher:
 
 IN_FLIGHT: Final = 512
 HEADER_BYTES: Final = 256
-"""Of each message, for its id and the name of the stream."""
+"""What a message's id and the name of the stream take at most."""
 
 
 CHECKS: Final = {

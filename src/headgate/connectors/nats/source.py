@@ -63,7 +63,7 @@ class NatsMessage(NamedTuple):
 
 
 class NatsPlace(NamedTuple):
-    """Behind a message of a stream; what a reader keeps in checkpoints."""
+    """The place after a message of a stream; what a reader keeps in checkpoints."""
 
     sequence: int
     created: str
@@ -190,7 +190,7 @@ class SequenceFetcher(Fetcher):
         return False
 
     def _check(self, info: Any) -> None:
-        """Whether messages behind the place are gone."""
+        """Whether messages after the place are gone."""
         place, plan = self._place, self._plan
         first, last, created = info.state.first_seq, info.state.last_seq, created_at(info)
         name = f"{self.what} of {plan.servers.address}"
@@ -237,7 +237,7 @@ class Pull:
         return pull
 
     async def messages(self, limit: int) -> list[Any]:
-        """Those that are there; waits for the first; empty: none within a second or so."""
+        """The messages that are there; waits for the first; empty: none within a second or so."""
         if self._left == 0:
             self._left = limit
             ask = {"batch": limit, "expires": int(PULL_S * 1e9)}
@@ -321,7 +321,7 @@ CHECKS: Final = {
 
 
 class NatsSplit(NamedTuple):
-    """The stream, from behind its start to its stop (inclusive)."""
+    """The stream, from its start (exclusive) to its stop (inclusive)."""
 
     stream: str
     start: NatsPlace

@@ -1,8 +1,8 @@
 """Changes of PostgreSQL tables as a stream of rows with kinds, by logical replication.
 
 The reader never waits: a thread connects, and ``poll`` takes what the socket has. Law: the server
-keeps every change until a checkpoint that is behind it has completed, and a new reader goes on
-behind the last record, also within a transaction; so each change comes exactly once.
+keeps every change until a checkpoint that covers it has completed, and a new reader goes on
+after the last record, also within a transaction; so each change comes exactly once.
 """
 
 import math
@@ -233,7 +233,7 @@ class ChangesReader(SplitReader):
 
     def _connected(self) -> bool:
         if self._connecting is None:
-            self._left = []  # they come again, as they are behind the place
+            self._left = []  # they come again, as they come after the place
             self._connecting = self._connect()
         found = self._connecting.result()
         if found is None:

@@ -69,7 +69,7 @@ class ChangedTable:
 
 @dataclass(slots=True)
 class ChangeDecoder:
-    """Of one connection; ``resume`` is the place from which records are wanted."""
+    """Decodes the messages of one connection; ``resume``: the first place that is wanted."""
 
     make_loader: Callable[[list[int]], Loader]
     resume: Place
@@ -91,7 +91,7 @@ class ChangeDecoder:
     def decode(self, data: bytes, at: int, out: list[Row]) -> None:
         """One message, from ``at`` on; its records are appended to ``out``.
 
-        Raises MessageBroken, and ValueUnreadable after the place has moved behind the record.
+        Raises MessageBroken, and ValueUnreadable after the place has moved past the record.
         """
         kind = data[at]
         if self._skip == math.inf and kind in b"IUDT":
@@ -132,7 +132,7 @@ class ChangeDecoder:
 
     @property
     def place(self) -> Place:
-        """Behind the last record; never before the place that was asked for."""
+        """The place after the last record; never before the place that was asked for."""
         return max((self.lsn, self.index), self.resume)
 
     def passed(self, lsn: int) -> None:

@@ -174,7 +174,7 @@ class UpsertWriter(CommittingSinkWriter):
             connection.execute(self._merge.upsert)
 
     def _make_ready(self, connection: "PgConnection") -> None:
-        """Of a fresh connection: the temporary table, and a look whether the merge can work."""
+        """Create the temporary table on a new connection, and check that the merge can work."""
         whose = self._database.whose
         target = find_table(connection, self._table, self._asked_columns, whose)
         missing = [key for key in self._keys if key not in target.columns]

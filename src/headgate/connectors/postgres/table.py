@@ -143,7 +143,7 @@ class TableRows:
         self._malformed = malformed
 
     def inserts(self, records: Sequence[Record]) -> list[Sequence[Any]]:
-        """The same for a sink that only inserts: rows of other kinds are malformed."""
+        """The values of each record for a sink that only inserts: changes are malformed."""
         if are_inserts(records):
             return self.rows(records)
         found = []

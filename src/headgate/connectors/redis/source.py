@@ -46,7 +46,7 @@ class EntryId(NamedTuple):
 
 BEGINNING: Final = EntryId(0, 0)
 MOST_FIELDS: Final = 2000
-"""Of an entry: so many values fit on the stack of a script."""
+"""The most fields of an entry: so many values fit on the stack of a script."""
 _SENDABLE: Final = frozenset({str, bytes, int, float})
 
 
@@ -65,9 +65,9 @@ class StreamFacts(NamedTuple):
     exists: bool
     length: int
     last: EntryId
-    """Of the entry that was added last, also if it is gone."""
+    """The id of the entry that was added last, also if it is gone."""
     first: EntryId | None
-    """Of the oldest entry that is there."""
+    """The id of the oldest entry that is there."""
     added: int | None
     """How many were added ever; None: the server is older than Redis 7."""
 
@@ -162,7 +162,7 @@ CHECKS: Final = {
 
 
 class StreamPlace(NamedTuple):
-    """Behind an entry of a stream; what a reader keeps in checkpoints."""
+    """The place after an entry of a stream; what a reader keeps in checkpoints."""
 
     id: EntryId
     added: int | None
@@ -190,7 +190,7 @@ class RedisStreamSource(MessageSource):
 
     Without a schema records are ``RedisEntry`` with stream, id and a dict of fields; with one, what
     it makes of the field ``field``. The time in an entry's id is its event time. ``start`` is "0"
-    (the oldest entry), "$" (those after the start of the job) or an id, behind which reading
+    (the oldest entry), "$" (those after the start of the job) or an id, after which reading
     begins; a job that goes on from a checkpoint goes on where that was taken. ``bounded=True``
     ends with the entries that are there when the job starts.
     """
@@ -342,7 +342,7 @@ class StreamFetcher(Fetcher):
         return stop is None or ids[-1] < stop
 
     def _check(self, facts: StreamFacts) -> None:
-        """Whether entries behind the place are gone."""
+        """Whether entries after the place are gone."""
         place, added = self._place, facts.added
         if place.added is None or added is None:
             return
@@ -352,11 +352,11 @@ class StreamFetcher(Fetcher):
             why = "it was deleted and begun anew, or the server has lost what it had not saved"
             self._place = StreamPlace(BEGINNING, 0)
         else:
-            is_behind = facts.first is None or facts.first > place.id
-            missing = added - place.added - facts.length if is_behind else 0
+            is_cut = facts.first is None or facts.first > place.id
+            missing = added - place.added - facts.length if is_cut else 0
             if missing <= 0:
                 return
-            problem = f"{missing} entries of {name} behind {place.id} are gone and were not read"
+            problem = f"{missing} entries of {name} after {place.id} are gone and were not read"
             why = (
                 "they were trimmed (MAXLEN, XTRIM) or deleted; let the stream keep them for longer"
             )

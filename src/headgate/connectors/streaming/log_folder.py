@@ -36,7 +36,7 @@ class LogFolder:
 
     def __init__(self, uri: str) -> None:
         self._system: Any = None
-        """Of pyarrow; None: local files."""
+        """The file system of pyarrow; None: local files."""
         plain = readable_path(uri)
         if "://" not in plain:
             self.uri = self._path = os.path.abspath(plain)  # workers have other working folders
@@ -131,7 +131,7 @@ class LogFolder:
 
     @contextmanager
     def created(self, name: str) -> Iterator[Any]:
-        """A new large file, to be written; durable behind the block, gone if that raises."""
+        """A new large file, to be written; durable after the block, gone if that raises."""
         with self._errors(name, "be written"):
             try:
                 if self._system is not None:
@@ -199,7 +199,7 @@ class LogFolder:
 
     @contextmanager
     def _temporary(self, name: str, data: bytes) -> Iterator[str]:
-        """A durable file beside the one that is to be made; gone behind the block."""
+        """A durable file beside the one that is to be made; gone after the block."""
         folder, _, last = self._at(name).rpartition("/")
         path = f"{folder}/.{last}-{secrets.token_hex(4)}"
         try:

@@ -84,7 +84,7 @@ class OutputStage:
         self.table = log_id(self._log, stream)
         self.writer = writer
         self.number = 1
-        """Of the lot that is gathered."""
+        """The number of the lot that is gathered."""
 
     def write(self, rows: pa.Table) -> Sequence[LogPart]:
         prefix = part_prefix(self.writer, self.number)
@@ -213,7 +213,7 @@ class OutputCommitter(Committer):
         self.commit(committables)
 
     def _drop_dead_parts(self) -> None:
-        """Of killed tasks: a checkpoint of this run is complete, so no earlier one goes on."""
+        """Remove what killed tasks left: this run has a checkpoint, so no earlier one goes on."""
         if not self._has_tidied:
             self._log.drop_dead_parts(self._run)
             self._has_tidied = True

@@ -30,19 +30,19 @@ LONGEST_NAME: Final = 60
 
 @dataclass(eq=False)
 class StreamEnd:
-    """Of an input or output of a program."""
+    """What a program says of an input or output, and where its log is."""
 
     kind: str
     name: str
     schema: Any
     """As the program has given it; Spark's words are read when the job is launched."""
     path: str
-    """Of the folder, if the program says so; else empty."""
+    """The folder of the log, if the program says so; else empty."""
     most_bytes: int
     most_batches: int
-    """Of queries, or checkpoints of the job."""
+    """How many micro-batches of queries, or checkpoints of the job, may be unread."""
     uri: str = ""
-    """Of the log; empty: the job was not launched."""
+    """The address of the log; empty: the job was not launched."""
     owner: str = ""
     """The token of this start of the job."""
     start: int = 0

@@ -163,7 +163,7 @@ class StreamOwner(msgspec.Struct, frozen=True):
     """The job at one end of the stream."""
 
     token: str
-    """Of this start of the job."""
+    """Identifies this start of the job."""
     job: str
     name: str
     host: str
@@ -175,7 +175,7 @@ class StreamOwner(msgspec.Struct, frozen=True):
     since: str = ""
     """When its process was started, as the kernel counts; empty: not known."""
     start: int = 0
-    """Of how many starts of jobs with this log it is the last."""
+    """The number of this start, counted over all jobs with this log."""
     begun: int = 0
     """The start that went on from no checkpoint; those since then have one history."""
 
@@ -259,7 +259,7 @@ class StreamLog:
     def write_parts(
         self, prefix: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
     ) -> list[LogPart]:
-        """Files with these rows, durable; on an error none stays behind."""
+        """Files with these rows, durable; on an error none is left."""
         written: list[LogPart] = []
         try:
             for group in _groups(batches):
@@ -279,7 +279,7 @@ class StreamLog:
         return written
 
     def read_part(self, name: str, skipped: int = 0) -> Iterator[pa.RecordBatch]:
-        """The rows of a part behind so many."""
+        """The rows of a part after so many."""
         if "/" in name:
             raise StreamUnfit(
                 f"{self.folder.shown()} names a part {name!r}, which is no file of it"
@@ -424,7 +424,7 @@ class StreamLog:
 
 
 def part_prefix(origin: str, number: int) -> str:
-    """Of the parts of an entry that several tasks write before there is one."""
+    """What the names of an entry's parts begin with, which several tasks write before it."""
     return f"{origin}.{number:020}."
 
 
@@ -440,7 +440,7 @@ def new_info(
     types: Sequence[str],
     most: tuple[int, int],
 ) -> StreamInfo:
-    """Of a log that is to be made; ``most``: bytes and batches."""
+    """The description of a new log; ``most``: bytes and batches."""
     return StreamInfo(
         secrets.token_hex(8),
         kind,
@@ -466,7 +466,7 @@ def this_host() -> str:
 
 
 class _Version(msgspec.Struct):
-    """Of a log, whatever else it says of itself."""
+    """The version of a log, whatever else its description says."""
 
     version: int
 
