@@ -1,7 +1,6 @@
 """Records sent to a real HTTP server: batches, retries, keys, rejections, kills."""
 
 import http.client
-import pickle
 import ssl
 import threading
 from email.utils import formatdate
@@ -20,6 +19,7 @@ from headgate.functions.context import SnapshotMoment
 from headgate.functions.sink import DeliveryGuarantee
 from tests.connectors.http.kit import HANG_UP, Endpoint
 from tests.connectors.kill_kit import RECORDS, killed_at_each_step
+from tests.connectors.once_kit import go_back_twice, number_job, restore_rescale_and_wake, written
 from tests.core.chain.sink_lab import SinkJob, open_sink, sink_context
 from tests.host.certificates import Authority
 from tests.host.rig import eventually
@@ -41,18 +41,6 @@ def sink_to(url: str, **settings: Any) -> HttpSink:
         headers={"Authorization": SECRET},
         **settings,
     )
-
-
-def written(sink: HttpSink, *records: object, context: Any = None) -> None:
-    """By one task, with one checkpoint."""
-    task = open_sink(sink, context or sink_context())
-    try:
-        task.process(Bundle(list(records)), 0)
-        task.before_barrier(SnapshotMoment(1, 0))
-        task.snapshot(SnapshotMoment(1, 0))
-        task.checkpoint_completed(1)
-    finally:
-        task.close()
 
 
 @BOTH
@@ -248,43 +236,17 @@ def test_commits_may_have_several_requests_under_way(endpoint: Endpoint) -> None
         written(sink, *map(str, range(20)))
 
 
-def number_job(endpoint: Endpoint) -> SinkJob:
-    return SinkJob(
-        lambda: pickle.loads(pickle.dumps(sink_to(endpoint.url, guarantee=ONCE))),
-        lambda: [int(word) for word in endpoint.lines()],
-        make_record=str,
-    )
+def once(server: Endpoint) -> SinkJob:
+    return number_job(sink_to(server.url, guarantee=ONCE), server.lines)
 
 
 def test_keys_stay_the_same_over_restores_and_rescaling(endpoint: Endpoint) -> None:
-    job = number_job(endpoint)
-    job.write(10)
-    job.take()
-    job.store(notified=1)  # the second task does not learn of it
-    job.write(5)
-    job.crash(3, frozen=True)
-    job.check()
-    job.write(7)
-    job.wake_frozen()
-    job.take()
-    job.store()
-    job.check()
-    job.crash(1)
-    job.end(40)
+    restore_rescale_and_wake(once(endpoint))
     assert max(endpoint.keys().values()) > 1
 
 
 def test_a_savepoint_with_pending_commits_may_be_gone_back_to_twice(endpoint: Endpoint) -> None:
-    job = number_job(endpoint)
-    job.write(6)
-    job.take(savepoint=True)
-    job.store()
-    saved = job.savepoint
-    job.crash(2, savepoint=True)
-    job.savepoint = job.complete = saved
-    job.crash(1)
-    job.check()
-    job.end(20)
+    go_back_twice(once(endpoint))
 
 
 def test_a_kill_between_any_two_steps_neither_loses_nor_repeats_a_record(

@@ -1,6 +1,5 @@
 """Streams of a real NATS server as a sink: once or more, kills, trouble, limits."""
 
-import pickle
 import threading
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ from headgate.functions.context import SnapshotMoment
 from headgate.functions.sink import DeliveryGuarantee
 from tests.connectors.kill_kit import RECORDS, killed_at_each_step
 from tests.connectors.nats.kit import TOKEN, NatsBench, NatsServerProcess
+from tests.connectors.once_kit import go_back_twice, number_job, restore_rescale_and_wake, written
 from tests.core.chain.sink_lab import SinkJob, open_sink, sink_context
 from tests.servers import free_port
 
@@ -33,16 +33,6 @@ def sink_to(url: str, **settings: Any) -> NatsSink:
 def checkpoint(task: Any, number: int) -> None:
     task.snapshot(SnapshotMoment(number, 0))
     task.checkpoint_completed(number)
-
-
-def written(sink: NatsSink, *records: object) -> None:
-    """By one task, with one checkpoint."""
-    task = open_sink(sink, sink_context())
-    try:
-        task.process(Bundle(list(records)), 0)
-        checkpoint(task, 1)
-    finally:
-        task.close()
 
 
 @BOTH
@@ -68,44 +58,16 @@ def test_exactly_once_messages_are_there_after_the_checkpoint(bench: NatsBench) 
     assert bench.values() == ["a"]
 
 
-def number_job(bench: NatsBench) -> SinkJob:
-    return SinkJob(
-        lambda: pickle.loads(pickle.dumps(sink_to(bench.url, guarantee=ONCE))),
-        lambda: [int(word) for word in bench.values()],
-        make_record=str,
-    )
+def once(server: NatsBench) -> SinkJob:
+    return number_job(sink_to(server.url, guarantee=ONCE), server.values)
 
 
 def test_restores_rescaling_and_old_tasks_that_wake_write_nothing_twice(bench: NatsBench) -> None:
-    job = number_job(bench)
-    job.write(10)
-    job.take()
-    job.store(notified=1)  # the second task does not learn of it
-    job.check()
-    job.write(5)
-    job.crash(3, frozen=True)
-    job.check()
-    job.write(7)
-    job.wake_frozen()
-    job.take()
-    job.store()
-    job.check()
-    job.crash(1)
-    job.end(40)
+    restore_rescale_and_wake(once(bench))
 
 
 def test_a_savepoint_with_pending_commits_may_be_gone_back_to_twice(bench: NatsBench) -> None:
-    job = number_job(bench)
-    job.write(6)
-    job.take(savepoint=True)
-    job.store()
-    saved = job.savepoint
-    job.crash(2, savepoint=True)
-    job.check()
-    job.savepoint = job.complete = saved
-    job.crash(1)
-    job.check()
-    job.end(20)
+    go_back_twice(once(bench))
 
 
 def test_a_kill_between_any_two_steps_neither_loses_nor_repeats_a_message(
