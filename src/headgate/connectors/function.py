@@ -17,7 +17,6 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from math import inf
-from types import TracebackType
 from typing import TypeAlias
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
@@ -54,12 +53,7 @@ class CheckpointLock:
         self._depth += 1
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._depth -= 1
         if not self._depth:
             self._owner = None

@@ -14,6 +14,7 @@ from typing import Final
 
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
+from headgate.connectors.checks import AMOUNT, Check, check_settings, optional
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.user_function import UserFunction
 from headgate.core.operators.record_loops import ResultLoop
@@ -84,9 +85,6 @@ class NumberSequenceReader(SplitReader):
     def lag(self) -> SplitLag:
         return SplitLag(records=self._stop - self._next)
 
-    def close(self) -> None:
-        pass
-
 
 BURST_S: Final = 0.1
 """What a reader that was held up may make good at once, as a stretch of time."""
@@ -117,13 +115,9 @@ class DataGeneratorSource(Source[OUT]):
                 "DataGeneratorSource: the generator function has initialize_state, and its records "
                 "must follow from their index alone; keep state in a function after the source"
             )
-        if self.count is not None and self.count < 0:
-            raise PlanInvalid(f"DataGeneratorSource: count is {self.count}; give 0 or more")
-        if self.records_per_second is not None and not self.records_per_second > 0:
-            raise PlanInvalid(
-                f"DataGeneratorSource: records_per_second is {self.records_per_second}; "
-                f"give more than 0, or None for no limit"
-            )
+        at_least_0 = Check("0 or more", lambda count: count >= 0)
+        checks = {"count": optional(at_least_0), "records_per_second": optional(AMOUNT)}
+        check_settings(self, checks)
 
     @property
     def bounded(self) -> bool:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, TypeAlias
 
-from headgate.base.errors import LineTooLong, LineUndecodable, PlanInvalid, ServerUnreachable
+from headgate.base.errors import LineTooLong, LineUndecodable, ServerUnreachable
+from headgate.connectors.checks import TEXT, Check, check_settings, whole
 from headgate.connectors.formats.lines import MAX_LINE_BYTES, check_text
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
@@ -31,6 +32,13 @@ Malformed: TypeAlias = Callable[[object, Exception], None]
 
 Address: TypeAlias = "tuple[int, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]"
 """Family and address, as ``getaddrinfo`` tells them."""
+
+
+CHECKS: Final = {
+    "port": whole(1, 65_535),
+    "delimiter": Check("what ends a line", TEXT.is_right),
+    "max_retry": whole(-1),
+}
 
 
 @dataclass(frozen=True)
@@ -61,12 +69,7 @@ class SocketTextSource(Source[str]):
 
     def __post_init__(self) -> None:
         check_text("SocketTextSource", self.encoding, self.errors, self.max_line_bytes)
-        if not 0 < self.port < 65536:
-            raise PlanInvalid(f"SocketTextSource: port is {self.port}; give 1 to 65535")
-        if not self.delimiter:
-            raise PlanInvalid("SocketTextSource: the delimiter is empty; give what ends a line")
-        if self.max_retry < -1:
-            raise PlanInvalid(f"SocketTextSource: max_retry is {self.max_retry}; give -1 or more")
+        check_settings(self, CHECKS)
 
     @property
     def default_name(self) -> str:
@@ -131,9 +134,6 @@ class SocketTextReader(SplitReader):
 
     def fileno(self) -> int | None:
         return None if self._socket is None else self._socket.fileno()
-
-    def position(self) -> None:
-        return None
 
     def close(self) -> None:
         self._ended = True

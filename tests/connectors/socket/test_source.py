@@ -251,7 +251,7 @@ def test_bytes_that_are_no_text_can_be_replaced(
     ("changes", "words"),
     [
         ({"port": 0}, "port is 0"),
-        ({"delimiter": ""}, "delimiter is empty"),
+        ({"delimiter": ""}, "delimiter is ''"),
         ({"max_retry": -2}, "max_retry is -2"),
         ({"max_line_bytes": 0}, "max_line_bytes is 0"),
         ({"encoding": "utf-99"}, "unknown encoding: utf-99"),

@@ -12,7 +12,6 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
 from typing import BinaryIO, Final
 
 import pyarrow as pa
@@ -240,12 +239,7 @@ class BatchBridge:
     def __enter__(self) -> "BatchBridge":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # The side of the tasks.

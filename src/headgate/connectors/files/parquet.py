@@ -32,7 +32,7 @@ BATCH_ROWS: Final = 1024
 """Rows are made columns in lots of this size, whose bytes are known then."""
 
 
-@dataclass(eq=False)
+@dataclass(unsafe_hash=True)
 class ParquetSink(PartSink):
     """Rows, tuples, lists or dicts with a value for each column of the schema."""
 

@@ -35,7 +35,7 @@ _KEPT: Final = "__headgate_kept__"
 _ERRORS: Final = (pa.ArrowException, OSError, ValueError)
 
 
-@dataclass(eq=False, init=False)
+@dataclass(unsafe_hash=True, init=False)
 class ParquetSource(FilesSource):
     """Rows with the names of the columns; ``as_batches``: Arrow record batches instead."""
 

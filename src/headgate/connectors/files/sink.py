@@ -42,7 +42,7 @@ from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import TwoPhaseCommittingSink
 
 
-@dataclass(eq=False)
+@dataclass(unsafe_hash=True)
 class PartSink(TwoPhaseCommittingSink):
     """What all file sinks are asked for: where their parts stand, and when a part ends."""
 
@@ -109,7 +109,7 @@ class TextEncoder:
         return encode
 
 
-@dataclass(eq=False)
+@dataclass(unsafe_hash=True)
 class TextFileSink(PartSink):
     """Lines of text: what ``str`` makes of a record, or Java if it has a declared type."""
 
@@ -131,7 +131,7 @@ class TextFileSink(PartSink):
         return Lines(self.encoder.make(), context.malformed)
 
 
-@dataclass(eq=False)
+@dataclass(unsafe_hash=True)
 class JsonLinesSink(PartSink):
     """Each record as JSON on a line: rows with names as objects, without as arrays."""
 
@@ -143,7 +143,7 @@ class JsonLinesSink(PartSink):
         return Lines(_json_lines, context.malformed)
 
 
-@dataclass(eq=False)
+@dataclass(unsafe_hash=True)
 class CsvSink(PartSink):
     """Each record as a row of values; a record that is no tuple, list or Row is the only value."""
 

@@ -36,7 +36,7 @@ DISCOVER_MS: Final = 1000
 """How often a source that follows its files looks for new ones."""
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(unsafe_hash=True, kw_only=True)
 class FilesSource(Source[OUT]):
     """What all sources of files share: where the files are, how they are cut and followed."""
 
@@ -128,7 +128,7 @@ class FilesSource(Source[OUT]):
         check_settings(self, {"split_bytes": optional(COUNT), "discover_ms": COUNT})
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(unsafe_hash=True, kw_only=True)
 class LineFilesSource(FilesSource[OUT]):
     """Files that are read line by line, in some format."""
 
@@ -149,7 +149,7 @@ class LineFilesSource(FilesSource[OUT]):
         return LineReader(split, position, self.form, context, access, self.skip_missing)
 
 
-@dataclass(eq=False, init=False)
+@dataclass(unsafe_hash=True, init=False)
 class TextFileSource(LineFilesSource[str]):
     """The lines of all files at ``paths``, without their ends.
 
@@ -171,7 +171,7 @@ class TextFileSource(LineFilesSource[str]):
         self.form = TextFormat(encoding, errors, max_line_bytes)
 
 
-@dataclass(eq=False, init=False)
+@dataclass(unsafe_hash=True, init=False)
 class JsonLinesSource(LineFilesSource):
     """The JSON values of files with one on each line: dicts, lists, or rows of ``type_info``."""
 
@@ -194,7 +194,7 @@ class JsonLinesSource(LineFilesSource):
         self.form.parser(b"", "")  # refuses types that have no form in JSON
 
 
-@dataclass(eq=False, init=False)
+@dataclass(unsafe_hash=True, init=False)
 class CsvSource(LineFilesSource):
     """The rows of CSV files: of ``type_info``, or of texts.
 

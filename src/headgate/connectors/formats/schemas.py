@@ -19,6 +19,7 @@ from headgate.api.types.coercion import short
 from headgate.api.types.types import RowTypeInfo, TypeInformation, Types
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
+from headgate.connectors.checks import check_settings, whole
 
 
 class SerializationSchema(ABC):
@@ -95,12 +96,8 @@ class RowFieldExtractorSchema(SerializationSchema):
     """The bytes that stand in one field of a Row."""
 
     def __init__(self, field_index: int) -> None:
-        if type(field_index) is not int or field_index < 0:
-            raise PlanInvalid(
-                f"RowFieldExtractorSchema was given the field {field_index!r}; give its position, "
-                f"0 or more"
-            )
         self.field_index = field_index
+        check_settings(self, {"field_index": whole(0)})
 
     def serialize(self, value: Row) -> bytes:
         found = value[self.field_index] if self.field_index < len(value) else None

@@ -5,14 +5,16 @@ Law: what is called here is the user's code or a format's; the source itself rea
 
 from abc import ABC, abstractmethod
 from codecs import lookup
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
 from headgate.api.types.types import TypeInformation, Types
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
+from headgate.connectors.checks import DESERIALIZER, check_settings
 from headgate.connectors.formats.schemas import DeserializationSchema, SimpleStringSchema
+from headgate.connectors.kafka.serialization import call_if_there
 
 
 class KafkaRecord(NamedTuple):
@@ -82,12 +84,8 @@ class ValueOnly(KafkaRecordDeserializationSchema):
     """The value, as a schema reads it."""
 
     def __init__(self, schema: DeserializationSchema) -> None:
-        if not callable(getattr(schema, "deserialize", None)):
-            raise PlanInvalid(
-                f"KafkaSource was given the value's schema {schema!r}; give a "
-                f"DeserializationSchema, for instance SimpleStringSchema()"
-            )
         self.schema = schema
+        check_settings(self, {"schema": DESERIALIZER}, "KafkaSource")
         self.may_skip = type(schema) is not SimpleStringSchema
 
     def deserialize(self, record: KafkaRecord) -> Record:
@@ -106,10 +104,10 @@ class ValueOnly(KafkaRecordDeserializationSchema):
         return self.schema.get_produced_type()
 
     def open(self) -> None:
-        _call(self.schema, "open")
+        call_if_there(self.schema, "open")
 
     def close(self) -> None:
-        _call(self.schema, "close")
+        call_if_there(self.schema, "close")
 
 
 def check_schema(schema: object) -> KafkaRecordDeserializationSchema:
@@ -122,9 +120,3 @@ def check_schema(schema: object) -> KafkaRecordDeserializationSchema:
         f"KafkaSource was given the schema {schema!r}; give a DeserializationSchema for the value "
         f"or a KafkaRecordDeserializationSchema"
     )
-
-
-def _call(schema: object, name: str) -> None:
-    method: Callable[[], None] | None = getattr(schema, name, None)
-    if method is not None:
-        method()

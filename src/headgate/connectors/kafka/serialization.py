@@ -87,17 +87,17 @@ class KafkaRecordSerializationSchema:
         opened: list[object] = []
         try:
             for schema in (self.value, self.key):
-                _call(schema, "open")
+                call_if_there(schema, "open")
                 opened.append(schema)
         except BaseException:
             for schema in opened:
-                _call(schema, "close")
+                call_if_there(schema, "close")
             raise
 
     def close(self) -> None:
         """Called once for each ``open``."""
         for schema in (self.value, self.key):
-            _call(schema, "close")
+            call_if_there(schema, "close")
 
     def function(self) -> Callable[[Record], ProducerRecord]:
         """What makes a record for the client; it does no more than it has to."""
@@ -231,7 +231,8 @@ def _bytes_function(schema: object, part: str) -> Callable[[Record], bytes | Non
     )
 
 
-def _call(schema: object, name: str) -> None:
+def call_if_there(schema: object, name: str) -> None:
+    """``open`` or ``close`` of a schema, which most do not have."""
     method = getattr(schema, name, None)
     if callable(method):
         method()

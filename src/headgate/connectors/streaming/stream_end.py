@@ -5,6 +5,7 @@ A program names its inputs and outputs; where their logs are is settled when the
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from msgspec import structs
 from headgate.api.types.types import TypeInformation
 from headgate.base.errors import PlanInvalid, StreamUnfit
 from headgate.connectors.arrow.types import arrow_schema
+from headgate.connectors.checks import COUNT, check_settings
 from headgate.connectors.paths import AnyPath, readable_path
 from headgate.connectors.streaming.stream_log import (
     Committed,
@@ -54,7 +56,7 @@ class StreamEnd:
     """A streaming DataFrame whose query the job starts and stops; it stays in the driver."""
 
     def __post_init__(self) -> None:
-        user = f"Streaming{self.kind.capitalize()}"
+        user = _user(self.kind)
         name: object = self.name
         if not isinstance(name, str) or not is_file_name(name):
             raise PlanInvalid(
@@ -217,13 +219,15 @@ def stream_end(
     kind: str, name: str, schema: object, path: "AnyPath | None", limits: Mapping[str, int]
 ) -> StreamEnd:
     """As a program gives it; raises PlanInvalid. ``limits``: of bytes, and of batches."""
-    for what, value in limits.items():
-        if type(value) is not int or value < 1:
-            user = f"Streaming{kind.capitalize()}"
-            raise PlanInvalid(f"{user}: {what} is {value!r}; give a whole number above 0")
+    check_settings(SimpleNamespace(**limits), dict.fromkeys(limits, COUNT), _user(kind))
     place = "" if path is None else readable_path(path)
     most_bytes, most_batches = limits.values()
     return StreamEnd(kind, name, schema, place, most_bytes, most_batches)
+
+
+def _user(kind: str) -> str:
+    """The class of an input or output, for messages."""
+    return f"Streaming{kind.capitalize()}"
 
 
 def _changed(found: StreamInfo, wanted: StreamInfo) -> bool:
