@@ -48,21 +48,12 @@ class OpenBatch:
 class PostingWriter(CommittingSinkWriter):
     """Fills batches, and hands them to its threads."""
 
-    def __init__(
-        self,
-        poster: Poster,
-        maker: MessageMaker,
-        join: Callable[[list[bytes]], bytes],
-        full: tuple[int, int, float],
-        in_flight: int,
-        context: ConnectorContext,
-    ) -> None:
-        """``full``: a batch has so many records or bytes, or is so many seconds old."""
-        self._poster = poster
+    def __init__(self, sink: "HttpSink", maker: MessageMaker, context: ConnectorContext) -> None:
+        self._poster = Poster(sink.endpoint, sink.limits, whose(context), context)
         self._maker = maker
-        self._join = join
-        self._records, self._bytes, self._linger_s = full
-        self._most = 2 * in_flight
+        self._join = sink.join
+        self._batching = sink.batching
+        self._most = 2 * sink.limits.in_flight
         self._malformed = context.malformed
         self._sleep = context.sleep
         self._is_cancelled = context.is_cancelled
@@ -77,7 +68,7 @@ class PostingWriter(CommittingSinkWriter):
         self._closing = False
         self._threads = [
             threading.Thread(target=self._run, name=f"http {number}", daemon=True)
-            for number in range(in_flight)
+            for number in range(sink.limits.in_flight)
         ]
         for thread in self._threads:
             thread.start()
@@ -113,7 +104,7 @@ class PostingWriter(CommittingSinkWriter):
         self._poster.close()
 
     def _add(self, record: Record, part: bytes) -> None:
-        if self._open is not None and self._open.bytes + len(part) > self._bytes:
+        if self._open is not None and self._open.bytes + len(part) > self._batching.bytes:
             self._hand_over()
         if self._open is None:
             self._wait_until(lambda: len(self._due) + self._sending < self._most)
@@ -124,7 +115,7 @@ class PostingWriter(CommittingSinkWriter):
         batch.records.append(record)
         batch.parts.append(part)
         batch.bytes += len(part)
-        if len(batch.records) >= self._records:
+        if len(batch.records) >= self._batching.records:
             self._hand_over()
 
     def _hand_over(self) -> None:
@@ -170,7 +161,7 @@ class PostingWriter(CommittingSinkWriter):
             while not self._closing:
                 left_s = None
                 if self._open is not None:
-                    left_s = self._open.began_s + self._linger_s - time.monotonic()
+                    left_s = self._open.began_s + self._batching.linger_ms / 1000 - time.monotonic()
                     if left_s <= 0:
                         self._due.append(self._open)
                         self._open = None
@@ -270,15 +261,7 @@ class HttpSink(TwoPhaseCommittingSink):
                 batch_bytes=batching.bytes,
                 advice="raise pending_bytes of HttpLimits, or use DeliveryGuarantee.AT_LEAST_ONCE",
             )
-        poster = Poster(self.endpoint, limits, whose(context), context)
-        return PostingWriter(
-            poster,
-            maker,
-            self.join,
-            (batching.records, batching.bytes, batching.linger_ms / 1000),
-            limits.in_flight,
-            context,
-        )
+        return PostingWriter(self, maker, context)
 
     def create_committer(self, context: ConnectorContext) -> "HttpCommitter":
         library("urllib3", "http", "HttpSink")

@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
@@ -73,26 +72,18 @@ class NatsPlace(NamedTuple):
         return f"sequence {self.sequence}"
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPlan:
-    """What to read."""
-
-    servers: NatsServers
-    stream: str
-    subjects: tuple[str, ...]
-    stop: int | None
-    goes_on: bool
-    """Whether messages that are gone are passed over."""
-
-
 class SequenceFetcher(Fetcher):
     """Each session is an event loop of its own."""
 
-    def __init__(self, plan: FetchPlan, place: NatsPlace) -> None:
-        super().__init__(plan.servers, f"stream {plan.stream!r}")
+    def __init__(
+        self, source: "NatsSource", stream: str, place: NatsPlace, stop: int | None
+    ) -> None:
+        super().__init__(source.servers, f"stream {stream!r}")
         self._pending: int | None = None
         """How many messages the server has not sent yet, as it last said."""
-        self._plan = plan
+        self._source = source
+        self._stream = stream
+        self._stop = stop
         self._place = place
         self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
 
@@ -114,13 +105,13 @@ class SequenceFetcher(Fetcher):
         task = asyncio.current_task()
         assert task is not None
         self._running = asyncio.get_running_loop(), task
-        plan = self._plan
-        client = await plan.servers.connect(f"source {plan.stream}")
+        source = self._source
+        client = await source.servers.connect(f"source {self._stream}")
         try:
             js = client.jetstream()
             if await self._look(js, None, queue):
                 return
-            pull = await Pull.begin(client, js, plan.stream, self._config())
+            pull = await Pull.begin(client, js, self._stream, self._config())
             while not queue.closing:  # the client may swallow that it was cancelled
                 self.well()
                 while queue.is_full and not queue.closing:
@@ -136,7 +127,7 @@ class SequenceFetcher(Fetcher):
 
     def _config(self) -> Any:
         api = library("nats.js.api", "nats", "NatsSource")
-        subjects = self._plan.subjects
+        subjects = self._source.subjects
         return api.ConsumerConfig(
             deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE,
             opt_start_seq=self._place.sequence + 1,
@@ -145,10 +136,10 @@ class SequenceFetcher(Fetcher):
 
     async def _enqueue(self, js: Any, messages: list[Any], queue: ReadQueue) -> bool:
         """Whether the end was reached."""
-        plan, stop = self._plan, self._plan.stop
+        source, stop = self._source, self._stop
         metas = [message.metadata for message in messages]
-        if not plan.subjects and metas[0].sequence.stream > self._place.sequence + 1:
-            self._check(await stream_of(js, plan.servers, plan.stream))
+        if not source.subjects and metas[0].sequence.stream > self._place.sequence + 1:
+            self._check(await stream_of(js, source.servers, self._stream))
         last = metas[-1].sequence.stream
         found = [
             _message(message, meta)
@@ -166,18 +157,18 @@ class SequenceFetcher(Fetcher):
         return stop is not None and last >= stop
 
     def _is_wanted(self, subject: str) -> bool:
-        subjects = self._plan.subjects
+        subjects = self._source.subjects
         return len(subjects) < 2 or any(subject_matches(each, subject) for each in subjects)
 
     async def _look(self, js: Any, pull: "Pull | None", queue: ReadQueue) -> bool:
         """What is gone, and how far it is; whether the end was reached."""
-        plan = self._plan
-        info = await stream_of(js, plan.servers, plan.stream)
+        source = self._source
+        info = await stream_of(js, source.servers, self._stream)
         self._check(info)
         if pull is None:
-            return plan.stop is not None and self._place.sequence >= plan.stop
+            return self._stop is not None and self._place.sequence >= self._stop
         try:
-            asked = await js.consumer_info(plan.stream, pull.name)
+            asked = await js.consumer_info(self._stream, pull.name)
         except library("nats.js.errors", "nats", "NatsSource").NotFoundError:
             raise ConnectionError("the server has removed the consumer") from None
         self._pending = asked.num_pending
@@ -186,14 +177,14 @@ class SequenceFetcher(Fetcher):
             # Nothing of these subjects was there up to the end of the stream as it was before.
             self._place = NatsPlace(max(last, self._place.sequence), self._place.created)
             queue.add(ReadBatch((), (), (self._place,), 0))
-            return plan.stop is not None and last >= plan.stop
+            return self._stop is not None and last >= self._stop
         return False
 
     def _check(self, info: Any) -> None:
         """Whether messages after the place are gone."""
-        place, plan = self._place, self._plan
+        place, source = self._place, self._source
         first, last, created = info.state.first_seq, info.state.last_seq, created_at(info)
-        name = f"{self.what} of {plan.servers.address}"
+        name = f"{self.what} of {source.servers.address}"
         is_another = bool(created and place.created) and created != place.created
         if is_another or last < place.sequence:
             problem = f"{name} is not the one that was read up to {place}"
@@ -206,7 +197,7 @@ class SequenceFetcher(Fetcher):
         else:
             return
         option = "on_purged='continue' goes on with the oldest message that is there"
-        check_lost(self.server.user, problem, why, option, plan.goes_on)
+        check_lost(self.server.user, problem, why, option, source.on_purged == "continue")
 
 
 class Pull:
@@ -378,10 +369,8 @@ class NatsSource(MessageSource):
         # Read as tuples: what a checkpoint brings back need not be of the same class.
         stream, start, stop = cast("NatsSplit", split)
         place = NatsPlace(*cast("NatsPlace", start if position is None else position))
-        goes_on = self.on_purged == "continue"
-        plan = FetchPlan(self.servers, stream, self.subjects, stop, goes_on)
         decode = self.decoder(attrgetter("data"))
-        return QueueReader(SequenceFetcher(plan, place), decode, place, context)
+        return QueueReader(SequenceFetcher(self, stream, place, stop), decode, place, context)
 
     async def _find(self, start: "str | int | datetime") -> NatsSplit:
         client = await self.servers.connect("start")

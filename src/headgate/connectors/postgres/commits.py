@@ -20,13 +20,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.elements import Record
-from headgate.base.errors import ConnectorError, PlanInvalid, RecordsLost, TaskCancelled
+from headgate.base.errors import ConnectorError, PlanInvalid, RecordsLost
 from headgate.base.moved import loads
 from headgate.connectors.postgres.client import SinkDatabase, first_line, psycopg_module
 from headgate.connectors.postgres.table import (
     TableRows,
     TargetTable,
-    blamed,
+    blaming,
     copy_rows,
     quoted_table,
 )
@@ -215,16 +215,12 @@ class PreparingWriter(CommittingSinkWriter):
     def flush(self) -> None:
         if not self._rows:
             return
-        try:
+        target = self._target
+        with blaming(self._database, self._table, target.columns):
             if self._open is None:
                 self._number += 1
                 self._open = self._database.repeat(self._begin)
-            copy_rows(self._open, self._target.name, self._target.columns, lambda: self._rows)
-        except (ConnectorError, TaskCancelled):
-            raise
-        except Exception as error:
-            self._database.close()
-            raise blamed(self._database, self._table, self._target.columns, error) from error
+            copy_rows(self._open, target.name, target.columns, lambda: self._rows)
         self._rows = []
 
     def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[PreparedLot]:
@@ -235,16 +231,15 @@ class PreparingWriter(CommittingSinkWriter):
         gid = f"headgate:{self._job}:{writer.owner}:{writer.subtask}:{began}:{at}-{self._number}"
         connection, self._open = self._open, None
         psycopg = psycopg_module(self._database.whose)
-        try:
-            connection.execute(f"PREPARE TRANSACTION '{gid}'")
-        except psycopg.errors.OutOfMemory as error:
-            raise ConnectorError(
-                f"{self._database.whose}: {first_line(error)}; raise max_prepared_transactions of "
-                f"the server, or roll back what is forgotten (SELECT * FROM pg_prepared_xacts)"
-            ) from error
-        except psycopg.Error as error:
-            self._database.close()
-            raise blamed(self._database, self._table, self._target.columns, error) from error
+        with blaming(self._database, self._table, self._target.columns):
+            try:
+                connection.execute(f"PREPARE TRANSACTION '{gid}'")
+            except psycopg.errors.OutOfMemory as error:
+                raise ConnectorError(
+                    f"{self._database.whose}: {first_line(error)}; raise max_prepared_transactions "
+                    f"of the server, or roll back what is forgotten (SELECT * FROM "
+                    f"pg_prepared_xacts)"
+                ) from error
         with suppress(psycopg.Error):
             self._warn_of_old(connection)
         return [PreparedLot(gid, writer.token, self._number)]
@@ -321,12 +316,8 @@ class LotCommitter(Committer):
                     copy_rows(connection, target, lot.columns, rows)
                     self._log.forget_older(connection, lot.writer, lot.number)
 
-        try:
+        with blaming(self._database, self._table, lot.columns):
             self._database.repeat(write)
-        except (ConnectorError, TaskCancelled):
-            raise
-        except Exception as error:
-            raise blamed(self._database, self._table, lot.columns, error) from error
 
     def _finish(self, lot: PreparedLot) -> None:
         assert GID.fullmatch(lot.gid), lot.gid

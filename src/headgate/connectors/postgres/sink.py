@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.row import GONE, Row, RowKind
 from headgate.base.elements import Record
-from headgate.base.errors import ConnectorError, PlanInvalid, TaskCancelled
+from headgate.base.errors import PlanInvalid
 from headgate.connectors.checks import COUNT, check_settings, one_of
 from headgate.connectors.postgres.client import (
     Limits,
@@ -36,7 +36,7 @@ from headgate.connectors.postgres.commits import (
 from headgate.connectors.postgres.table import (
     TableRows,
     TargetTable,
-    blamed,
+    blaming,
     copy_rows,
     find_table,
     quoted,
@@ -99,28 +99,19 @@ class KeyedMerge:
 class UpsertWriter(CommittingSinkWriter):
     """Writes at once, so it has nothing to commit later."""
 
-    def __init__(
-        self,
-        dsn: str,
-        whose: str,
-        limits: Limits,
-        table: str,
-        columns: Sequence[str] | None,
-        keys: Sequence[str],
-        batch_rows: int,
-        context: ConnectorContext,
-    ) -> None:
-        self._table = table
-        self._asked_columns = columns
-        self._keys = tuple(keys)
-        self._batch_rows = batch_rows
+    def __init__(self, sink: "PostgresSink", context: ConnectorContext) -> None:
+        self._table = sink.table
+        self._asked_columns = sink.columns
+        self._keys = sink.keys
+        self._batch_rows = sink.batch_rows
         self._rows: list[tuple[Any, ...]] = []
         self._has_gone = False
         self._written_s = time.monotonic()
-        self._database = SinkDatabase(dsn, whose, limits, self._make_ready, context.sleep)
+        name = whose(context)
+        self._database = SinkDatabase(sink.dsn, name, sink.limits, self._make_ready, context.sleep)
         context.when_cancelled(self._database.abort)
         self._database.open()
-        self._maker = TableRows(self._merge.target, table, whose, context.malformed)
+        self._maker = TableRows(self._merge.target, sink.table, name, context.malformed)
 
     def write(self, records: list[Record]) -> None:
         rows = self._rows
@@ -137,13 +128,8 @@ class UpsertWriter(CommittingSinkWriter):
 
     def flush(self) -> None:
         if self._rows:
-            try:
+            with blaming(self._database, self._table, self._merge.target.columns):
                 self._database.repeat(self._write)
-            except (ConnectorError, TaskCancelled):
-                raise
-            except Exception as error:
-                columns = self._merge.target.columns
-                raise blamed(self._database, self._table, columns, error) from error
             self._rows = []
             self._has_gone = False
         self._written_s = time.monotonic()
@@ -267,21 +253,12 @@ class PostgresSink(TwoPhaseCommittingSink):
     def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
         name = whose(context)
         if self.mode == "upsert":
-            return UpsertWriter(
-                self.dsn,
-                name,
-                self.limits,
-                self.table,
-                self.columns,
-                self.keys,
-                self.batch_rows,
-                context,
-            )
+            return UpsertWriter(self, context)
         # A transaction of rows stays open from checkpoint to checkpoint.
         limits = replace(self.limits, idle_ms=0)
         database = SinkDatabase(self.dsn, name, limits, sleep=context.sleep)
         context.when_cancelled(database.abort)
-        try:
+        with blaming(database, self.table):
             connection = database.open()
             target = find_table(connection, self.table, self.columns, name)
             maker = TableRows(target, self.table, name, context.malformed)
@@ -297,12 +274,6 @@ class PostgresSink(TwoPhaseCommittingSink):
                     maker,
                     self.batch_rows,
                 )
-        except psycopg_module(name).Error as error:
-            database.close()
-            raise blamed(database, self.table, (), error) from error
-        except BaseException:
-            database.close()
-            raise
         database.close()
         columns = target.columns
 
@@ -323,16 +294,10 @@ class PostgresSink(TwoPhaseCommittingSink):
         context.when_cancelled(database.abort)
         log = log_of(self.commit_log, context)
         if self.mode != "upsert":
-            try:
+            with blaming(database, self.commit_log):
                 connection = database.open()  # what is wrong with the server is told at the start
                 if self.mode == "prepare":
                     check_server(connection, database.whose)
                 log.make(connection)
-            except psycopg_module(database.whose).Error as error:
-                database.close()
-                raise blamed(database, self.commit_log, (), error) from error
-            except BaseException:
-                database.close()
-                raise
         # An upserting sink commits nothing of its own, but what it did in another mode before.
         return LotCommitter(database, self.table, log)

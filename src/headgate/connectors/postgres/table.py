@@ -6,7 +6,8 @@ does not fit is told with its column.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -251,6 +252,19 @@ class RowRefused(Exception):
         self.row = row
         self.column = column
         self.error = error
+
+
+@contextmanager
+def blaming(database: SinkDatabase, table: str, columns: Sequence[str] = ()) -> Iterator[None]:
+    """Errors of the server within the block as errors for the user; any error closes."""
+    try:
+        yield
+    except (psycopg_module(database.whose).Error, RowRefused) as error:
+        database.close()
+        raise blamed(database, table, columns, error) from error
+    except BaseException:
+        database.close()
+        raise
 
 
 def blamed(database: SinkDatabase, table: str, columns: Sequence[str], error: Exception) -> Any:
