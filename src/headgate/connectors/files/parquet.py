@@ -18,7 +18,7 @@ from headgate.base.errors import PlanInvalid
 from headgate.connectors.arrow.columns import ColumnMaker, RowShape
 from headgate.connectors.arrow.types import arrow_schema
 from headgate.connectors.checks import check_settings, one_of
-from headgate.connectors.files.layout import Buckets, OutputFileConfig, RollingPolicy
+from headgate.connectors.files.layout import RollingPolicy
 from headgate.connectors.files.part_folder import PartFile
 from headgate.connectors.files.sink import PartSink
 from headgate.connectors.paths import AnyPath
@@ -149,17 +149,9 @@ class ParquetBulkWriter:
     schema: pa.Schema
 
     def make_sink(
-        self,
-        base_path: AnyPath,
-        config: OutputFileConfig,
-        rolling: RollingPolicy,
-        buckets: Buckets | None,
+        self, folder: AnyPath, prefix: str, suffix: str, rolling_policy: RollingPolicy, **more: Any
     ) -> ParquetSink:
+        rolling = replace(rolling_policy, each_checkpoint=True)
         return ParquetSink(
-            base_path,
-            config.part_prefix,
-            config.part_suffix,
-            schema=self.schema,
-            rolling_policy=replace(rolling, each_checkpoint=True),
-            bucket_assigner=buckets,
+            folder, prefix, suffix, schema=self.schema, rolling_policy=rolling, **more
         )

@@ -12,6 +12,7 @@ import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -189,8 +190,8 @@ def _plain(record: Record) -> Record:
 _JSON = msgspec.json.Encoder(enc_hook=_plain)
 
 
-BulkFactory = Callable[[AnyPath, OutputFileConfig, RollingPolicy, "Buckets | None"], PartSink]
-"""Makes the sink of a format whose parts end with each checkpoint."""
+MakeSink = Callable[..., PartSink]
+"""Makes the sink of a format, given the settings of ``PartSink``."""
 
 
 FLINKS_DEFAULT: Final = RollingPolicy.default_rolling_policy()
@@ -213,7 +214,8 @@ class FileSink:
     @staticmethod
     def for_row_format(base_path: AnyPath, encoder: TextEncoder) -> "FileSinkBuilder":
         """Records as lines of text; parts go on over checkpoints."""
-        return FileSinkBuilder(base_path, _text_sink(encoder), FLINKS_DEFAULT)
+        make = partial(TextFileSink, encoding=encoder.encoding)
+        return FileSinkBuilder(base_path, make, FLINKS_DEFAULT)
 
     @staticmethod
     def for_bulk_format(base_path: AnyPath, writer_factory: object) -> "FileSinkBuilder":
@@ -230,7 +232,7 @@ class FileSink:
 class FileSinkBuilder:
     """Made by ``FileSink.for_row_format`` and ``for_bulk_format``."""
 
-    def __init__(self, base_path: AnyPath, make: BulkFactory, rolling: RollingPolicy) -> None:
+    def __init__(self, base_path: AnyPath, make: MakeSink, rolling: RollingPolicy) -> None:
         self._base_path = base_path
         self._make = make
         self._rolling = rolling
@@ -262,31 +264,15 @@ class FileSinkBuilder:
 
     def build(self) -> PartSink:
         """Each sink that is built has parts of its own, so that a second run adds to the first."""
-        config = self._config
-        named = OutputFileConfig(f"{config.part_prefix}-{uuid.uuid4()}", config.part_suffix)
-        sink = self._make(self._base_path, named, self._rolling, self._buckets)
-        sink.readers_take_parts = self._readers_take_parts
-        return sink
+        return self._make(
+            self._base_path,
+            f"{self._config.part_prefix}-{uuid.uuid4()}",
+            self._config.part_suffix,
+            rolling_policy=self._rolling,
+            bucket_assigner=self._buckets,
+            readers_take_parts=self._readers_take_parts,
+        )
 
 
 # PyFlink has them inside of the class that they belong to.
 FileSink.RowFormatBuilder = FileSink.BulkFormatBuilder = FileSinkBuilder
-
-
-def _text_sink(encoder: TextEncoder) -> BulkFactory:
-    def make(
-        base_path: AnyPath,
-        config: OutputFileConfig,
-        rolling: RollingPolicy,
-        buckets: Buckets | None,
-    ) -> TextFileSink:
-        return TextFileSink(
-            base_path,
-            config.part_prefix,
-            config.part_suffix,
-            encoding=encoder.encoding,
-            rolling_policy=rolling,
-            bucket_assigner=buckets,
-        )
-
-    return make
