@@ -107,7 +107,7 @@ class Handover:
             self._records.append(record)
             self._timestamps.append(timestamp)
         if self._is_awaited:
-            self._tell()
+            self._wake_task()
 
     def say(self, what: Watermark | StreamStatus) -> None:
         """Called by the function, between records; waits for room too."""
@@ -115,7 +115,7 @@ class Handover:
             self._await_room()
             self._said.append((self._taken + len(self._records), what))
         if self._is_awaited:
-            self._tell()
+            self._wake_task()
 
     def end(self, error: Exception | None) -> bool:
         """The function has ended; False: the reader was closed before and asks no more."""
@@ -123,7 +123,7 @@ class Handover:
             self._ended = True
             self._error = error
             is_asked = not self._closed
-        self._tell()
+        self._wake_task()
         return is_asked
 
     def take(self, limit: int) -> Taken:
@@ -182,7 +182,7 @@ class Handover:
     def _is_full(self) -> bool:
         return len(self._records) + len(self._said) >= self._bound
 
-    def _tell(self) -> None:
+    def _wake_task(self) -> None:
         self._is_awaited = False
         self._wake()
 
@@ -324,7 +324,7 @@ class FunctionReader(SplitReader):
         error: Exception | None = None
         try:
             try:
-                self._live()
+                self._run_function()
             finally:
                 self._user_function.close()
         except SourceCancelled:
@@ -337,7 +337,7 @@ class FunctionReader(SplitReader):
         if not self._handover.end(error) and error is not None:
             logger.warning("%s: failed after cancel()", self._context.task.name, exc_info=error)
 
-    def _live(self) -> None:
+    def _run_function(self) -> None:
         user_function = self._user_function
         with self._lock:  # a checkpoint waits until the function is open
             if self._before.state is not None:

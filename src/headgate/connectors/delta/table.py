@@ -19,14 +19,16 @@ OpenTable: TypeAlias = Any
 
 _HARMLESS: Final = frozenset(
     {
-        *("appendOnly", "invariants", "changeDataFeed", "checkConstraints", "generatedColumns"),
-        *(
-            "deletionVectors",
-            "timestampNtz",
-            "v2Checkpoint",
-            "domainMetadata",
-            "vacuumProtocolCheck",
-        ),
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "deletionVectors",
+        "domainMetadata",
+        "generatedColumns",
+        "invariants",
+        "timestampNtz",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
     }
 )
 """Features of writers that ask nothing of a file of new rows, if no column or setting uses them."""

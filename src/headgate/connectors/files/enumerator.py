@@ -119,7 +119,7 @@ class FileEnumerator(SplitEnumerator):
         splits: list[object] = []
         waiting: dict[str, ListedFile] = {}
         for file in [*files, *elsewhere]:
-            found = self._look_into(file)
+            found = self._new_splits(file)
             if found is None:
                 waiting[file.path] = file
             else:
@@ -157,7 +157,7 @@ class FileEnumerator(SplitEnumerator):
             if listed is not None and same_inode(known.inode, listed.inode):
                 found[path] = known
                 continue
-            now = None if listed is not None else self._access.look_at(path)
+            now = None if listed is not None else self._access.stat(path)
             if now is None or not same_inode(known.inode, now.inode):
                 now = self._renamed(path, known, by_inode, folders)
                 if now is not None and not self._is_known(now, known):
@@ -185,7 +185,7 @@ class FileEnumerator(SplitEnumerator):
         if folder not in folders:
             folders[folder] = inodes_in(folder)
         name = folders[folder].get(known.inode[1])
-        return None if name is None else self._access.look_at(name)
+        return None if name is None else self._access.stat(name)
 
     def _is_known(self, file: ListedFile, known: KnownFile) -> bool:
         """Whether what was read of a file is still its beginning."""
@@ -198,7 +198,7 @@ class FileEnumerator(SplitEnumerator):
 
     # What is new.
 
-    def _look_into(self, file: ListedFile) -> list[FileSplit] | None:
+    def _new_splits(self, file: ListedFile) -> list[FileSplit] | None:
         """Pieces of a file that nobody has; None: it may not be finished."""
         known = self._known.get(file.path)
         if known is not None and known.seen == (file.size, file.mtime_ns, file.inode):
@@ -225,14 +225,14 @@ class FileEnumerator(SplitEnumerator):
         before = self._by_inode.get(file.inode, file.path)
         if before == file.path:
             return False
-        now = self._access.look_at(before)
+        now = self._access.stat(before)
         return now is None or now.inode != file.inode
 
     def _has_left(self, file: ListedFile) -> bool:
         """Whether another file is at its path by now, or none; the next look finds it again."""
         if file.inode is None:
             return False
-        now = self._access.look_at(file.path)
+        now = self._access.stat(file.path)
         if now is None:
             return True
         # Some file systems give a file another inode at any time.

@@ -69,7 +69,7 @@ class FileAccess:
         """The root of one of the source's own paths; raises PathUnusable if out of reach."""
         return _root(uri)
 
-    def look_at(self, path: str) -> ListedFile | None:
+    def stat(self, path: str) -> ListedFile | None:
         """The file that is at a path now; None: there is none, or it is no file."""
         if not is_remote(path):
             return local_file(path)

@@ -131,7 +131,7 @@ class LineReader(SplitReader):
         end = self._split.end
         if end is None:
             if self._size is None:
-                found = self._access.look_at(self._path)
+                found = self._access.stat(self._path)
                 self._size = 0 if found is None else found.size
             end = self._size
         read = self._length * self._taken // max(1, len(self._records))

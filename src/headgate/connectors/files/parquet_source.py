@@ -186,7 +186,7 @@ class ParquetReader(SplitReader):
         if self._ended:
             return SplitLag(bytes=0)
         if self._file is None:
-            found = self._access.look_at(self._split.path)
+            found = self._access.stat(self._split.path)
             size = 0 if found is None else found.size
             end = size if self._split.end is None else min(size, self._split.end)
             return SplitLag(bytes=max(0, end - self._split.start))

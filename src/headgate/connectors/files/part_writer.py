@@ -381,7 +381,7 @@ class PartsWriter(CommittingSinkWriter):
                 part.settled = True
         ended = [part.commit for part in self._ended]
         with writing(self._folder.shown("")):
-            self._keep(ended, moment)
+            self._keep_waiting(ended, moment)
         unnamed = [part.commit for part in self._open.values() if not part.named]
         # Parts that wait are named, too: markers of a savepoint are new in their folders.
         named = (*ended, *unnamed, *(self._waiting if moment and moment.is_savepoint else ()))
@@ -457,7 +457,7 @@ class PartsWriter(CommittingSinkWriter):
             return True
         return self._rolling.is_over(part.opened_ms, part.written_ms, self._now_ms())
 
-    def _keep(self, ended: list[PartCommit], moment: SnapshotMoment | None) -> None:
+    def _keep_waiting(self, ended: list[PartCommit], moment: SnapshotMoment | None) -> None:
         """A savepoint outlives the run: no other run may take its parts for leftovers."""
         folder = self._folder
         self._waiting = [commit for commit in self._waiting if folder.has(commit.hidden)] + ended

@@ -90,7 +90,7 @@ def find_split(access: FileAccess, split: FileSplit) -> str:
                 return path
         except OSError:
             continue
-    what = "is gone" if access.look_at(split.path) is None else "was cut or replaced"
+    what = "is gone" if access.stat(split.path) is None else "was cut or replaced"
     raise FileGone(
         printable(split.path),
         f"{what} before its bytes {split.start} to {split.end or version.length} were read; keep "

@@ -19,9 +19,18 @@ from headgate.connectors.iceberg.catalog import OpenTable, table_id
 from headgate.connectors.libraries import library, reason, words
 
 _PLAIN: Final = (
-    *("record_count", "file_size_in_bytes", "column_sizes", "value_counts", "null_value_counts"),
-    *("nan_value_counts", "lower_bounds", "upper_bounds", "key_metadata", "split_offsets"),
-    *("equality_ids", "sort_order_id"),
+    "record_count",
+    "file_size_in_bytes",
+    "column_sizes",
+    "value_counts",
+    "null_value_counts",
+    "nan_value_counts",
+    "lower_bounds",
+    "upper_bounds",
+    "key_metadata",
+    "split_offsets",
+    "equality_ids",
+    "sort_order_id",
 )
 """What Iceberg's specification says of a data file, beside its path, format and partition."""
 

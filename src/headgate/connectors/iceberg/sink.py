@@ -131,7 +131,7 @@ class IcebergTarget(CommitTarget):
         if len(lot.files) > 1:
             rows = last_changes(rows, self._keys)
         if table.current_snapshot() is not None:
-            transaction.delete(self._those(rows), snapshot_properties=about)
+            transaction.delete(self._with_keys(rows), snapshot_properties=about)
         new = rows.filter(pc.invert(rows.column(DELETED))).drop_columns([DELETED])
         if new.num_rows:
             try:
@@ -142,7 +142,7 @@ class IcebergTarget(CommitTarget):
                     f"{words(error)}; undo the change of the table, and start the job again"
                 ) from error
 
-    def _those(self, rows: pa.Table) -> Any:
+    def _with_keys(self, rows: pa.Table) -> Any:
         """The condition for the rows of these keys."""
         where = library("pyiceberg.expressions", "iceberg", "IcebergSink")
         if len(self._keys) == 1:

@@ -261,7 +261,7 @@ class KafkaFetcher:
         self._count = self._bytes = 0
         self._closing = False
         self._failure: BaseException | None = None
-        self._wake: Callable[[], None] = _nobody
+        self._wake: Callable[[], None] = _no_wake
         self._thread: threading.Thread | None = None
         self._figures_s = 0.0
         forced = {
@@ -561,5 +561,5 @@ class KafkaFetcher:
             )
 
 
-def _nobody() -> None:
+def _no_wake() -> None:
     """Nobody is to be woken yet."""

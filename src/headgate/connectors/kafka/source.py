@@ -136,7 +136,7 @@ class KafkaSource(Source):
     ) -> "KafkaSplitReader":
         assert isinstance(split, KafkaSplit), split
         assert position is None or isinstance(position, int), position
-        client = _join(self, context)
+        client = _shared_client(self, context)
         try:
             return KafkaSplitReader(self, split, position, client)
         except BaseException:
@@ -307,7 +307,7 @@ _CLIENTS: Final[dict[int, TaskClient]] = {}
 """By the task's context, which the client holds, so that no other has its number."""
 
 
-def _join(source: KafkaSource, context: ConnectorContext) -> TaskClient:
+def _shared_client(source: KafkaSource, context: ConnectorContext) -> TaskClient:
     """The client of the task, made by its first reader."""
     with _LOCK:
         client = _CLIENTS.get(id(context))
@@ -395,7 +395,7 @@ class KafkaSplitReader(SplitReader):
         """All at once; singly only if one of them cannot be read."""
         raw, times = batch.raw, batch.times
         if batch.has_tombstones:
-            raw, times = _there(raw, raw, times)
+            raw, times = _present(raw, raw, times)
         try:
             records = self._schema.read_all(raw)
         except _NOT_THE_RECORDS:
@@ -403,7 +403,7 @@ class KafkaSplitReader(SplitReader):
         except Exception:  # the user's schema may raise anything
             records, times = self._singly(batch)
         if self._schema.may_skip and True in map(is_, records, repeat(None)):
-            records, times = _there(records, records, times)
+            records, times = _present(records, records, times)
         return Bundle(records, times)
 
     def _singly(self, batch: FetchedBatch) -> tuple[list[Record], list[int | None]]:
@@ -431,7 +431,7 @@ class KafkaSplitReader(SplitReader):
         self._client.context.malformed(value, problem)
 
 
-def _there(
+def _present(
     marks: list[Any], values: list[Any], times: list[int | None]
 ) -> tuple[list[Any], list[int | None]]:
     """Values and times without those whose mark is None."""

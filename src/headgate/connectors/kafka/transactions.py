@@ -43,8 +43,22 @@ TOPIC_CONFIG: Final = {
 }
 """So that little is read after a restart, and writers that are long gone are forgotten."""
 CONNECTION: Final = (
-    *("broker.", "client.", "connections.", "debug", "enable.ssl", "fetch.", "https.", "log_"),
-    *("default.api", "metadata.", "reconnect.", "retry.", "sasl.", "security.", "socket.", "ssl."),
+    "broker.",
+    "client.",
+    "connections.",
+    "debug",
+    "default.api",
+    "enable.ssl",
+    "fetch.",
+    "https.",
+    "log_",
+    "metadata.",
+    "reconnect.",
+    "retry.",
+    "sasl.",
+    "security.",
+    "socket.",
+    "ssl.",
 )
 """Properties of the sink that a client needs which does not produce."""
 STEP_S: Final = 0.2

@@ -109,7 +109,7 @@ class SequenceFetcher(Fetcher):
         client = await source.servers.connect(f"source {self._stream}")
         try:
             js = client.jetstream()
-            if await self._look(js, None, queue):
+            if await self._check_progress(js, None, queue):
                 return
             pull = await Pull.begin(client, js, self._stream, self._config())
             while not queue.closing:  # the client may swallow that it was cancelled
@@ -120,7 +120,7 @@ class SequenceFetcher(Fetcher):
                 if messages:
                     if await self._enqueue(js, messages, queue):
                         return
-                elif await self._look(js, pull, queue):
+                elif await self._check_progress(js, pull, queue):
                     return
         finally:
             await client.close()
@@ -160,7 +160,7 @@ class SequenceFetcher(Fetcher):
         subjects = self._source.subjects
         return len(subjects) < 2 or any(subject_matches(each, subject) for each in subjects)
 
-    async def _look(self, js: Any, pull: "Pull | None", queue: ReadQueue) -> bool:
+    async def _check_progress(self, js: Any, pull: "Pull | None", queue: ReadQueue) -> bool:
         """What is gone, and how far it is; whether the end was reached."""
         source = self._source
         info = await stream_of(js, source.servers, self._stream)

@@ -268,7 +268,7 @@ class ChangesReader(SplitReader):
                             times += [decoder.commit_ms] * (len(rows) - len(times))
                         self._decode(decode, data, rows)
                     elif data[0] == _KEEPALIVE:
-                        self._heard(data)
+                        self._keepalive(data)
                 elif size == 0:
                     if not receives:
                         break
@@ -299,7 +299,7 @@ class ChangesReader(SplitReader):
         problem.__cause__ = error
         self._context.malformed(raw, problem)
 
-    def _heard(self, data: bytes) -> None:
+    def _keepalive(self, data: bytes) -> None:
         """The server says how far it is, and may want a sign of life."""
         end, _, wants_reply = _LIFE(data)
         self._server_end = max(self._server_end, end)
