@@ -34,6 +34,14 @@ def short_folder(place: str) -> str:
     return f"{short_place(place).rstrip('/')}/"
 
 
+def folder_uri(folder: AnyPath) -> str:
+    """A folder as it is sent to the tasks: an absolute path, or a URI."""
+    text = os.fspath(folder)
+    if "://" in text and not text.startswith("file:"):
+        return text.rstrip("/")
+    return os.path.abspath(local_path(text))
+
+
 def short_places(places: Sequence[str]) -> str:
     """The first of them, and how many more there are."""
     more = f" and {len(places) - 1} more" if len(places) > 1 else ""

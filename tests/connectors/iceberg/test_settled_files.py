@@ -1,6 +1,7 @@
 """Files of Iceberg tables are on disk before the catalog points at them."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def test_all_that_a_commit_names_is_on_disk_before_it(
 def test_files_of_a_class_that_the_user_names_are_left_to_it(tmp_path: Path) -> None:
     kit.make_table(tmp_path)
     own = {**kit.settings(tmp_path), "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}
-    with IcebergSink(own, kit.NAME).address.opened() as catalog:
+    with closing(IcebergSink(own, kit.NAME).address.open()) as catalog:
         assert type(catalog.load().io).__name__ == "PyArrowFileIO"
-    with IcebergSink(kit.settings(tmp_path), kit.NAME).address.opened() as catalog:
+    with closing(IcebergSink(kit.settings(tmp_path), kit.NAME).address.open()) as catalog:
         assert type(catalog.load().io).__name__ == "SettledFileIO"

@@ -14,8 +14,8 @@ import pytest
 from headgate.base.errors import PathUnusable
 from headgate.connectors.files.layout import RollingPolicy
 from headgate.connectors.files.part_commits import PartCommit, PartCommitter
-from headgate.connectors.files.part_folder import folder_uri
 from headgate.connectors.files.sink import TextFileSink
+from headgate.connectors.paths import folder_uri
 from tests.connectors.lake_kit import checkpoint, feed, restored
 from tests.core.chain.sink_lab import open_sink, sink_context
 from tests.host.processes import ROOT

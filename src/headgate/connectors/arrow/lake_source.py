@@ -132,7 +132,10 @@ class DataFileReader(SplitReader):
     def __init__(
         self, open_batches: OpenBatches, names: Sequence[str], position: object, total: int | None
     ) -> None:
-        """``total``: rows of the file; None: not known."""
+        """``total``: rows of the file; None: not known.
+
+        A file that was read to its end is not opened again: it may be removed already.
+        """
         assert position is None or isinstance(position, int), position
         self._open = open_batches
         self._batches: Batches | None = None
@@ -143,7 +146,7 @@ class DataFileReader(SplitReader):
         self._given = position or 0
         self._total = total
         self._maker = RowMaker(names)
-        self._ended = False
+        self._ended = position is not None and position == total
 
     def poll(self, limit: int) -> Sequence[Record] | None:
         if self._ended:

@@ -18,15 +18,7 @@ from pyarrow import parquet
 
 from headgate.base.errors import PathUnusable
 from headgate.connectors.libraries import library, reason
-from headgate.connectors.paths import AnyPath, local_path, settle_folder
-
-
-def table_uri(path: AnyPath) -> str:
-    """The table as it is sent to the tasks: an absolute path, or a URI."""
-    text = os.fspath(path)
-    if "://" in text and not text.startswith("file:"):
-        return text.rstrip("/")
-    return os.path.abspath(local_path(text))
+from headgate.connectors.paths import settle_folder
 
 
 class DeltaFolder:

@@ -28,7 +28,7 @@ from headgate.connectors.delta.data_files import (
     rows_by_partition,
     statistics_of,
 )
-from headgate.connectors.delta.folder import DeltaFolder, table_uri
+from headgate.connectors.delta.folder import DeltaFolder
 from headgate.connectors.delta.table import (
     RETENTION,
     OpenTable,
@@ -38,7 +38,7 @@ from headgate.connectors.delta.table import (
     table_schema,
     why_unwritable,
 )
-from headgate.connectors.paths import AnyPath, short_place
+from headgate.connectors.paths import AnyPath, folder_uri, short_place
 from headgate.functions.context import ConnectorContext
 
 CLOCKS_DIFFER_MS: Final = 60_000
@@ -205,7 +205,7 @@ class DeltaSink(LakeSink):
         compression: str = "snappy",
         commit_timeout_ms: int = COMMIT_TIMEOUT_MS,
     ) -> None:
-        self.address = TableAddress(table_uri(path), "DeltaSink", storage_options)
+        self.address = TableAddress(folder_uri(path), "DeltaSink", storage_options)
         super().__init__(
             SinkRows("DeltaSink", mode, keys, schema, create, partition_by, commit_timeout_ms)
         )

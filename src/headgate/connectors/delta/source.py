@@ -31,10 +31,10 @@ from headgate.connectors.arrow.lake_source import (
 )
 from headgate.connectors.checks import check_settings, optional, whole
 from headgate.connectors.delta.data_files import Partition, partition_text
-from headgate.connectors.delta.folder import DeltaFolder, log_name, table_uri
+from headgate.connectors.delta.folder import DeltaFolder, log_name
 from headgate.connectors.delta.table import OpenTable, TableAddress, table_id, table_schema
 from headgate.connectors.libraries import words
-from headgate.connectors.paths import AnyPath, short_place
+from headgate.connectors.paths import AnyPath, folder_uri, short_place
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Position, SplitReader
 
@@ -95,7 +95,7 @@ class DeltaSource(LakeSource):
         discover_ms: int = DISCOVER_MS,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
-        address = TableAddress(table_uri(path), "DeltaSource", storage_options)
+        address = TableAddress(folder_uri(path), "DeltaSource", storage_options)
         super().__init__(address, columns, follow, only_new, skip_changes, discover_ms)
         self.version = version
         check_settings(self, {"version": optional(whole(0))})

@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol, TypeAlias
 
 from headgate.base.errors import PartLost, PathUnusable
 from headgate.base.object_store import s3_problem
-from headgate.connectors.paths import AnyPath, local_path, settle_folder
+from headgate.connectors.paths import settle_folder
 
 PartFile: TypeAlias = BinaryIO
 
@@ -64,23 +64,13 @@ class PartFolder(Protocol):
         """Whether the folder is not there, while that which it was in is: no storage is away."""
 
 
-def folder_uri(folder: AnyPath) -> str:
-    """The folder as it is sent to the tasks: an absolute path, or a URI."""
-    text = os.fspath(folder)
-    return text.rstrip("/") if _is_remote(text) else os.path.abspath(local_path(text))
-
-
 def open_folder(uri: str) -> PartFolder:
     """The folder that ``folder_uri`` has named."""
-    if not _is_remote(uri):
+    if "://" not in uri:
         return LocalFolder(uri)
     from headgate.connectors.files.remote_folder import open_remote  # noqa: PLC0415 - it loads pyarrow
 
     return open_remote(uri)
-
-
-def _is_remote(text: str) -> bool:
-    return "://" in text and not text.startswith("file:")
 
 
 class LocalFolder:

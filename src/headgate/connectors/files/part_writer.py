@@ -25,11 +25,10 @@ from headgate.connectors.files.part_commits import PartCommit
 from headgate.connectors.files.part_folder import (
     PartFile,
     PartFolder,
-    folder_uri,
     open_folder,
     writing,
 )
-from headgate.connectors.paths import AnyPath
+from headgate.connectors.paths import AnyPath, folder_uri
 from headgate.connectors.staged import WriterId
 from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.sink import CommittingSinkWriter

@@ -5,8 +5,8 @@ catalog that was opened is closed; files on local disks are settled before it he
 library is loaded when a table is first opened.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -53,15 +53,6 @@ class IcebergAddress:
     def where(self) -> str:
         """For messages."""
         return f"{self.user}: the Iceberg table {self.table!r}"
-
-    @contextmanager
-    def opened(self) -> Iterator["OpenCatalog"]:
-        """The catalog, until the end of the block."""
-        catalog = self.open()
-        try:
-            yield catalog
-        finally:
-            catalog.close()
 
     def open(self) -> "OpenCatalog":
         """Whoever asks closes it."""

@@ -11,7 +11,7 @@ orphan files.
 import time
 import warnings
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -217,7 +217,7 @@ class IcebergSink(LakeSink):
         return f"Iceberg table {self.address.table}"
 
     def create_writer(self, context: ConnectorContext) -> StagedRowsWriter:
-        with self.address.opened() as catalog:
+        with closing(self.address.open()) as catalog:
             table = self._table(catalog)
         rows = self.rows
         schema = rows.row_schema(table_schema(table, "IcebergSink"), (), self.address.where)
@@ -226,7 +226,7 @@ class IcebergSink(LakeSink):
 
     def commit_target(self) -> IcebergTarget:
         with ExitStack() as opened:
-            catalog = opened.enter_context(self.address.opened())
+            catalog = opened.enter_context(closing(self.address.open()))
             self._table(catalog)
             target = IcebergTarget(self.address, catalog, self.rows.keys)
             opened.pop_all()  # the target closes it

@@ -7,7 +7,9 @@ rows is refused, unless the source is asked to skip it.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from headgate.base.errors import PathUnusable, TableUnfit
@@ -106,7 +108,7 @@ class IcebergSource(LakeSource):
         if split.file is None:
             return RefusingReader(TableUnfit(split.problem))
         if self._table is None or split.schema not in self._table.schemas():
-            with self.address.opened() as catalog:
+            with closing(self.address.open()) as catalog:
                 self._table = catalog.load()
         schema = self._table.schemas()[split.schema]
         if self.columns is not None:
@@ -117,8 +119,8 @@ class IcebergSource(LakeSource):
                     f"{self.address.where} has not all columns of {list(self.columns)}: "
                     f"{words(error)}"
                 ) from error
-        file = ScannedFile(self._table, split, schema)
-        return DataFileReader(file.batches, schema.column_names, position, split.rows)
+        batches = partial(scanned, self._table, split, schema)
+        return DataFileReader(batches, schema.column_names, position, split.rows)
 
 
 class IcebergEnumerator(LakeEnumerator):
@@ -236,33 +238,21 @@ def _schema_of(table: OpenTable, snapshot: Any) -> int:
     return int(table.metadata.current_schema_id if known is None else known)
 
 
-class ScannedFile:
-    """One data file, read by the library."""
-
-    def __init__(self, table: OpenTable, split: IcebergSplit, schema: Any) -> None:
-        self._table = table
-        self._split = split
-        self._schema = schema
-
-    def batches(self, skipped: int) -> Batches:
-        """The rows after so many; the library reads a file as a whole."""
-        assert self._split.file is not None
-        arrow = library("pyiceberg.io.pyarrow", "iceberg", "IcebergSource")
-        tables = library("pyiceberg.table", "iceberg", "IcebergSource")
-        task = tables.FileScanTask(
-            library_file(self._split.file), set(map(library_file, self._split.deletes))
-        )
-        scan = arrow.ArrowScan(
-            self._table.metadata, self._table.io, self._schema, tables.ALWAYS_TRUE
-        )
-        try:
-            for batch in scan.to_record_batches([task]):
-                rest, skipped = without_rows(batch, skipped)
-                if rest.num_rows:
-                    yield rest
-        except Exception as error:
-            raise PathUnusable(
-                self._split.file.path,
-                f"cannot be read: {words(error)}; if its snapshot has expired, start the job anew, "
-                f"else look at the table's place",
-            ) from error
+def scanned(table: OpenTable, split: IcebergSplit, schema: Any, skipped: int) -> Batches:
+    """The rows of a data file after so many; the library reads it as a whole."""
+    assert split.file is not None
+    arrow = library("pyiceberg.io.pyarrow", "iceberg", "IcebergSource")
+    tables = library("pyiceberg.table", "iceberg", "IcebergSource")
+    task = tables.FileScanTask(library_file(split.file), set(map(library_file, split.deletes)))
+    scan = arrow.ArrowScan(table.metadata, table.io, schema, tables.ALWAYS_TRUE)
+    try:
+        for batch in scan.to_record_batches([task]):
+            rest, skipped = without_rows(batch, skipped)
+            if rest.num_rows:
+                yield rest
+    except Exception as error:
+        raise PathUnusable(
+            split.file.path,
+            f"cannot be read: {words(error)}; if its snapshot has expired, start the job anew, "
+            f"else look at the table's place",
+        ) from error

@@ -8,19 +8,21 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from headgate.base.errors import KafkaRefused, PlanInvalid
-from headgate.connectors.kafka.client import ClientWatch, KafkaCluster, kafka
+from headgate.connectors.kafka.client import ClientWatch, kafka
 from headgate.connectors.kafka.fetcher import create_consumer
 from headgate.connectors.kafka.offsets import (
     BEGINNING,
-    KafkaOffsetsInitializer,
     KafkaTopicPartition,
     OffsetQuestions,
     shown,
 )
 from headgate.functions.source import SplitEnumerator
+
+if TYPE_CHECKING:
+    from headgate.connectors.kafka.source import KafkaSource
 
 INTERVAL_KEY: Final = "partition.discovery.interval.ms"
 INTERVAL_MS: Final = 300_000
@@ -81,29 +83,20 @@ class KafkaTopics:
 class KafkaEnumerator(SplitEnumerator):
     """Asks the brokers for partitions, at first and then at intervals."""
 
-    def __init__(
-        self,
-        cluster: KafkaCluster,
-        topics: KafkaTopics,
-        group: str | None,
-        start: KafkaOffsetsInitializer,
-        stop: KafkaOffsetsInitializer | None,
-        bounded: bool,
-        position: object,
-    ) -> None:
-        self._cluster = cluster
-        self._topics = topics
-        self._group = group
-        self._start = start
-        self._stop = stop
+    def __init__(self, source: "KafkaSource", position: object) -> None:
+        cluster = self._cluster = source.cluster
+        self._topics = source.topics
+        self._group = source.group_id
+        self._start = source.start
+        self._stop = source.stop
         self._is_first = position is None
         self._known: set[KafkaTopicPartition] = set()
         for topic, partition in cast("Sequence[tuple[str, int]]", position or ()):
             self._known.add(KafkaTopicPartition(topic, partition))
-        self._watch = ClientWatch(f"{cluster.user} {topics}")
+        self._watch = ClientWatch(f"{cluster.user} {self._topics}")
         self._consumer: Any = None
         interval_ms = cluster.whole_number(INTERVAL_KEY, INTERVAL_MS, least=-1)
-        self.interval_ms = interval_ms if interval_ms > 0 and not bounded else None
+        self.interval_ms = interval_ms if interval_ms > 0 and not source.bounded else None
 
     def discover(self) -> Sequence[KafkaSplit]:
         """The partitions that are new."""

@@ -92,7 +92,9 @@ class KafkaSource(Source):
         if self.stop is not None and self.stop.is_earliest:
             raise PlanInvalid("KafkaSource: it would end at the earliest offset, before it begins")
         self.commits = self.cluster.flag(COMMIT_KEY, True) and self.group_id is not None
-        self.enumerator(None).close()  # a wrong property is told when the program is written
+        self.create_enumerator(
+            1, None
+        ).close()  # a wrong property is told when the program is written
 
     @staticmethod
     def builder() -> "KafkaSourceBuilder":
@@ -111,25 +113,14 @@ class KafkaSource(Source):
         return self.schema.get_produced_type()
 
     def splits(self, parallelism: int) -> Sequence[KafkaSplit]:
-        enumerator = self.enumerator(None)
+        enumerator = self.create_enumerator(parallelism, None)
         try:
             return enumerator.discover()
         finally:
             enumerator.close()
 
     def create_enumerator(self, parallelism: int, position: Position) -> KafkaEnumerator:
-        return self.enumerator(position)
-
-    def enumerator(self, position: Position) -> KafkaEnumerator:
-        return KafkaEnumerator(
-            self.cluster,
-            self.topics,
-            self.group_id,
-            self.start,
-            self.stop,
-            self.is_bounded,
-            position,
-        )
+        return KafkaEnumerator(self, position)
 
     def open(
         self, split: object, position: Position, context: ConnectorContext

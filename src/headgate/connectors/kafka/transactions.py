@@ -104,7 +104,24 @@ class ProgressTopic:
 
     def ends(self) -> tuple[int, ...]:
         """Where its partitions end now, open transactions included."""
-        return self._offsets(self._admins.OffsetSpec.latest())
+        deadline = time.monotonic() + self._cluster.timeout_s
+        while not (count := self._partitions()):
+            if time.monotonic() >= deadline:  # brokers that have just begun may not know it yet
+                raise self._lost("is gone")
+            self._sleep(STEP_S / 4)
+        places = [self._library.TopicPartition(self._topic, number) for number in range(count)]
+
+        def ask() -> tuple[int, ...] | None:
+            asked = self._admin.list_offsets(
+                dict.fromkeys(places, self._admins.OffsetSpec.latest()),
+                isolation_level=self._library.IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=self._cluster.timeout_s,
+            )
+            ends = tuple(self._result(asked[place]).offset for place in places)
+            # Where the connection breaks, librdkafka answers with a negative one and no error.
+            return ends if min(ends) >= 0 else None
+
+        return self._patiently(ask)
 
     def read(self, writers: Iterable[str], since: Sequence[int]) -> dict[str, int]:
         """The last lot of each writer that is in; ``since``: nothing of them is before this.
@@ -173,26 +190,6 @@ class ProgressTopic:
                 raise problem
         elif message.offset() >= open_ends.get(message.partition(), 0):
             open_ends.pop(message.partition(), None)
-
-    def _offsets(self, which: Any) -> tuple[int, ...]:
-        deadline = time.monotonic() + self._cluster.timeout_s
-        while not (count := self._partitions()):
-            if time.monotonic() >= deadline:  # brokers that have just begun may not know it yet
-                raise self._lost("is gone")
-            self._sleep(STEP_S / 4)
-        places = [self._library.TopicPartition(self._topic, number) for number in range(count)]
-
-        def ask() -> tuple[int, ...] | None:
-            asked = self._admin.list_offsets(
-                dict.fromkeys(places, which),
-                isolation_level=self._library.IsolationLevel.READ_UNCOMMITTED,
-                request_timeout=self._cluster.timeout_s,
-            )
-            ends = tuple(self._result(asked[place]).offset for place in places)
-            # Where the connection breaks, librdkafka answers with a negative one and no error.
-            return ends if min(ends) >= 0 else None
-
-        return self._patiently(ask)
 
     def _partitions(self) -> int:
         """How many it has; 0: there is no such topic.

@@ -268,12 +268,6 @@ class Pull:
         self._left -= 1
 
 
-async def pulled(client: Any, js: Any, stream: str, config: Any, limit: int) -> list[Any]:
-    """Up to ``limit`` messages that are there, by a consumer that is used once."""
-    pull = await Pull.begin(client, js, stream, config)
-    return await pull.messages(limit)
-
-
 def created_at(info: Any) -> str:
     """When a stream was created, as a text; empty: the client is too old to know."""
     return str(getattr(info, "created", None) or "")
@@ -398,7 +392,8 @@ class NatsSource(MessageSource):
             config = api.ConsumerConfig(
                 deliver_policy=api.DeliverPolicy.BY_START_TIME, opt_start_time=start
             )
-            found = await pulled(client, js, self.stream, config, 1)
+            pull = await Pull.begin(client, js, self.stream, config)
+            found = await pull.messages(1)
             return found[0].metadata.sequence.stream - 1 if found else int(last)
         if start == "last" and last >= first and info.state.messages:
             return int(last) - 1

@@ -228,13 +228,11 @@ class ChangesReader(SplitReader):
             self._stream.close()
         self._connecting = self._stream = None
 
-    def _connect(self) -> Connecting:
-        return Connecting(self._source.settings, self._place, self._whose, self._context.wake)
-
     def _connected(self) -> bool:
         if self._connecting is None:
             self._left = []  # they come again, as they come after the place
-            self._connecting = self._connect()
+            settings, wake = self._source.settings, self._context.wake
+            self._connecting = Connecting(settings, self._place, self._whose, wake)
         found = self._connecting.result()
         if found is None:
             return False

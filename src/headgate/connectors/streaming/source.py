@@ -9,6 +9,7 @@ removed when a completed checkpoint covers it.
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -95,11 +96,9 @@ class StreamingInput(Source):
         assert isinstance(split, InputPart), split
         if split.problem:
             return RefusingReader(StreamUnfit(split.problem))
-        if position == split.rows:
-            return ReadPart(split.rows)
         assert isinstance(self.stream.schema, pa.Schema)
-        batches = PartBatches(StreamLog(split.uri), split.name, self.stream)
-        return DataFileReader(batches.open, self.stream.schema.names, position, split.rows)
+        batches = partial(part_batches, self.stream, split)
+        return DataFileReader(batches, self.stream.schema.names, position, split.rows)
 
     def splits_finished(self, splits: Sequence[object]) -> None:
         """A completed checkpoint covers them."""
@@ -109,42 +108,21 @@ class StreamingInput(Source):
                 StreamLog(split.uri).folder.remove(f"parts/{split.name}")
 
 
-class PartBatches:
-    """The rows of one part, with the columns of the input."""
-
-    def __init__(self, log: StreamLog, name: str, stream: StreamEnd) -> None:
-        self._log = log
-        self._name = name
-        self._stream = stream
-
-    def open(self, skipped: int) -> Batches:
-        """The rows after so many."""
-        names = self._stream.schema.names
-        try:
-            for batch in self._log.read_part(self._name, skipped):
-                yield batch.select(names)
-        except PathUnusable as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
-            raise StreamUnfit(
-                f"{self._stream.shown}: a part of its log is gone ({error.path}): a newer "
-                f"checkpoint than the one that is restored has covered it, or somebody has removed "
-                f"it; go on from the newest checkpoint"
-            ) from error
-        self._log.mark_read(self._name)
-
-
-class ReadPart(SplitReader):
-    """A part that was read to its end before the checkpoint, and may be removed already."""
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-
-    def poll(self, limit: int) -> None:
-        return None
-
-    def position(self) -> int:
-        return self._rows
+def part_batches(stream: StreamEnd, part: InputPart, skipped: int) -> Batches:
+    """The rows of a part after so many, with the columns of the input."""
+    log, names = StreamLog(part.uri), stream.schema.names
+    try:
+        for batch in log.read_part(part.name, skipped):
+            yield batch.select(names)
+    except PathUnusable as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        raise StreamUnfit(
+            f"{stream.shown}: a part of its log is gone ({error.path}): a newer checkpoint than "
+            f"the one that is restored has covered it, or somebody has removed it; go on from the "
+            f"newest checkpoint"
+        ) from error
+    log.mark_read(part.name)
 
 
 class InputEnumerator(FollowingEnumerator):
