@@ -9,14 +9,15 @@ from headgate.functions.context import SnapshotMoment
 from tests.core.chain.sink_lab import SinkJob, open_sink, sink_context
 
 
-def written(sink: Any, *records: object, context: Any = None) -> None:
-    """By one task, with one checkpoint."""
+def written(sink: Any, *records: object, context: Any = None) -> bytes | None:
+    """What the checkpoint of a task holds that has committed the records with it."""
     task = open_sink(sink, context or sink_context())
     try:
         task.process(Bundle(list(records)), 0)
         task.before_barrier(SnapshotMoment(1, 0))
-        task.snapshot(SnapshotMoment(1, 0))
+        state = task.snapshot(SnapshotMoment(1, 0)).sink
         task.checkpoint_completed(1)
+        return state
     finally:
         task.close()
 

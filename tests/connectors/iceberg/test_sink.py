@@ -24,6 +24,7 @@ from tests.connectors.lake_kit import (
     memory_folder,
     restored,
 )
+from tests.connectors.once_kit import written
 from tests.core.chain.sink_lab import open_sink, sink_context
 from tests.servers import free_port
 
@@ -38,16 +39,6 @@ from tests.connectors.iceberg import kit
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     return kit.make_table(tmp_path)
-
-
-def written(place: Path, *records: Any, number: int = 1, **options: Any) -> bytes | None:
-    """What a sink keeps in the checkpoint that has committed the records."""
-    task = open_sink(kit.sink(place, **options), sink_context())
-    feed(task, *records)
-    state = checkpoint(task, number)
-    task.checkpoint_completed(number)
-    task.close()
-    return state
 
 
 AT = datetime.datetime(2024, 2, 29, 12, 30, 0, 5, tzinfo=datetime.timezone.utc)
@@ -76,7 +67,7 @@ def test_every_type_is_read_as_it_was_written(tmp_path: Path, partitions: tuple[
         )
     ]
     options = {"schema": SALES, "create": True, "partition_by": partitions}
-    written(tmp_path, *sales, {"country": "c"}, **options)
+    written(kit.sink(tmp_path, **options), *sales, {"country": "c"})
     wanted = [*sales, {**dict.fromkeys(SALES.names), "country": "c"}]
     assert sorted(kit.rows(tmp_path), key=str) == sorted(wanted, key=str)
     with kit.table(tmp_path) as table:
@@ -94,9 +85,9 @@ def test_a_table_whose_partitions_need_another_library_is_refused_without_it(
     records = [{"at": day} for day in days]
     if find_spec("pyiceberg_core") is None:
         with pytest.raises(PlanInvalid, match=r"has partitions by day\(at\), .* pip install"):
-            written(tmp_path, *records)
+            written(kit.sink(tmp_path), *records)
         return
-    written(tmp_path, *records)
+    written(kit.sink(tmp_path), *records)
     assert sorted(count for _, count in kit.file_counts(tmp_path)) == [1, 2]
     assert sorted(row["at"] for row in kit.rows(tmp_path)) == days
 
@@ -151,7 +142,7 @@ def test_notes_are_forgotten_after_a_month_and_older_commits_refused(place: Path
     feed(task, (1, "a"))
     state = checkpoint(task, 1)
     task.close()
-    written(place, (2, "b"))
+    written(kit.sink(place), (2, "b"))
     noted = kit.properties(place)
     assert f"{NOTE}old" not in noted
     assert f"{NOTE}new" in noted

@@ -32,6 +32,7 @@ from tests.connectors.kafka.broker_kit import (
 )
 from tests.connectors.kafka.sink_kit import feed, restored, seen, take, text_sink
 from tests.connectors.kafka.writer_process import STEPS
+from tests.connectors.once_kit import written
 from tests.core.chain.sink_lab import SinkJob, open_sink, sink_context
 
 NewTopic = Callable[..., str]
@@ -108,11 +109,7 @@ def test_a_job_that_starts_afresh_under_the_same_name_loses_nothing(
 ) -> None:
     topic = new_topic()
     for record in ("first start", "second start"):
-        task = open_sink(text_sink(address, topic), sink_context())
-        feed(task, record)
-        take(task, 1)
-        task.checkpoint_completed(1)
-        task.close()
+        written(text_sink(address, topic), record)
     assert seen(address, topic) == ["first start", "second start"]
 
 
@@ -217,11 +214,7 @@ def test_a_connection_lost_while_the_progress_is_read_repeats_no_record(
 ) -> None:
     topic, address = new_topic(), strict_broker.address
     sink = text_sink(address, topic)
-    task = open_sink(sink, sink_context())
-    feed(task, "a")
-    state = take(task, 1)
-    task.checkpoint_completed(1)
-    task.close()
+    state = written(sink, "a")
     strict_broker.fault(api, "drop-before", times=2)
     open_sink(sink, sink_context(restored=restored(state))).close()
     strict_broker.until_hit(api, "drop-before")
@@ -328,11 +321,7 @@ def test_a_progress_topic_that_was_made_anew_and_has_grown_is_noticed(
 ) -> None:
     topic, progress = new_topic(), new_topic()
     sink = text_sink(address, topic, progress_topic=progress)
-    task = open_sink(sink, sink_context())
-    feed(task, "a")
-    state = take(task, 1)
-    task.checkpoint_completed(1)
-    task.close()
+    state = written(sink, "a")
     delete_topic(address, progress)
     create_topic(address, progress)
     for _ in range(3):  # more notes than the old one had
@@ -383,11 +372,7 @@ def test_progress_that_a_topic_has_dropped_by_age_is_told(
 ) -> None:
     topic, progress = new_topic(), new_topic()
     sink = text_sink(address, topic, progress_topic=progress)
-    task = open_sink(sink, sink_context())
-    feed(task, "a")
-    state = take(task, 1)
-    task.checkpoint_completed(1)
-    task.close()
+    state = written(sink, "a")
     admin = AdminClient({"bootstrap.servers": address})
     place = TopicPartition(progress, 0, OFFSET_END)
     admin.delete_records([place])[place].result(PATIENCE_S)

@@ -33,6 +33,7 @@ from tests.connectors.lake_kit import (
     memory_folder,
     restored,
 )
+from tests.connectors.once_kit import written
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 
 BOTH_MODES = pytest.mark.parametrize("keys", [(), ("n",)])
@@ -40,16 +41,6 @@ BOTH_MODES = pytest.mark.parametrize("keys", [(), ("n",)])
 
 def sink_of(lake: Any, place: Path, keys: tuple[str, ...]) -> Any:
     return lake.sink(place, mode="upsert" if keys else "append", keys=keys)
-
-
-def written(sink: Any, *records: Any) -> bytes | None:
-    """What a sink keeps in the checkpoint that has committed the records."""
-    task = open_sink(sink, sink_context())
-    feed(task, *records)
-    state = checkpoint(task, 1)
-    task.checkpoint_completed(1)
-    task.close()
-    return state
 
 
 def words(lake: Any, place: Path) -> list[tuple[int, str]]:
