@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import TaskCancelled
 from headgate.core.chain.context import OperatorContext
 from headgate.functions.context import TaskInfo
-from headgate.functions.source import SplitReader
+from headgate.functions.source import Source, SplitReader
 from tests.host.leaks import descriptors, left_open
 
 PATIENCE_S = 30.0
@@ -21,6 +22,24 @@ LONGEST_MS = 5.0
 def task_context(subtask: int = 0, parallelism: int = 1, attempt: int = 0) -> OperatorContext:
     task = TaskInfo("job", "source", subtask, parallelism, attempt=attempt)
     return OperatorContext("source", task, lambda: 0, sleep=time.sleep)
+
+
+def first_split(source: Source) -> Any:
+    (split,) = source.create_enumerator(1, None).discover()
+    return split
+
+
+@contextmanager
+def opened(
+    source: Source, position: Any = None, split: Any = None, context: Any = None
+) -> Iterator[Any]:
+    """A reader of the split, or of the only one there is."""
+    found = split or first_split(source)
+    reader = source.open(found, position, context or task_context())
+    try:
+        yield reader
+    finally:
+        reader.close()
 
 
 class CancelledTask:

@@ -2,8 +2,6 @@
 
 import pickle
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -12,12 +10,17 @@ import pytest
 
 from headgate.base.errors import ConnectorError, PlanInvalid, RecordsLost, ServerUnready
 from headgate.connectors import background
-from headgate.connectors.background import QueueReader
 from headgate.connectors.formats.schemas import SimpleStringSchema
 from headgate.connectors.nats import source as nats_source
 from headgate.connectors.nats.source import NatsSource, subject_matches
 from headgate.control.error_classes import is_final, is_outside
-from tests.connectors.kit import read_to_end, read_until, task_context
+from tests.connectors.kit import (
+    first_split,
+    opened,
+    read_to_end,
+    read_until,
+    task_context,
+)
 from tests.connectors.nats.kit import TOKEN, NatsBench, NatsServerProcess
 from tests.host.rig import eventually
 from tests.servers import free_port
@@ -29,23 +32,6 @@ def fails(kind: type[Exception], problem: str) -> Any:
 
 def texts(url: str, *subjects: str, **settings: Any) -> NatsSource:
     return NatsSource(url, "WORDS", subjects, schema=SimpleStringSchema(), **settings)
-
-
-def first_split(source: NatsSource) -> Any:
-    (split,) = source.create_enumerator(1, None).discover()
-    return split
-
-
-@contextmanager
-def opened(
-    source: NatsSource, position: object = None, split: Any = None, context: Any = None
-) -> Iterator[QueueReader]:
-    found = split or first_split(source)
-    reader = source.open(found, position, context or task_context())
-    try:
-        yield reader
-    finally:
-        reader.close()
 
 
 def test_messages_come_in_order_and_whole(bench: NatsBench) -> None:

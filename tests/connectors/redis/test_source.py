@@ -2,20 +2,23 @@
 
 import pickle
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from headgate.base.errors import ConnectorError, PlanInvalid, RecordsLost, ServerUnready
 from headgate.connectors import background
-from headgate.connectors.background import QueueReader
 from headgate.connectors.formats.schemas import SimpleStringSchema
 from headgate.connectors.redis import source as redis_source
 from headgate.connectors.redis.source import RedisStreamSource
 from headgate.control.error_classes import is_final, is_outside
-from tests.connectors.kit import read_to_end, read_until, task_context
+from tests.connectors.kit import (
+    first_split,
+    opened,
+    read_to_end,
+    read_until,
+    task_context,
+)
 from tests.connectors.redis.kit import PASSWORD, RedisBench, RedisServerProcess
 from tests.host.rig import eventually
 from tests.servers import free_port
@@ -27,24 +30,6 @@ def fails(kind: type[Exception], problem: str) -> Any:
 
 def texts(url: str, stream: str = "words", **settings: Any) -> RedisStreamSource:
     return RedisStreamSource(url, stream, schema=SimpleStringSchema(), **settings)
-
-
-def first_split(source: RedisStreamSource) -> Any:
-    enumerator = source.create_enumerator(1, None)
-    (split,) = enumerator.discover()
-    return split
-
-
-@contextmanager
-def opened(
-    source: RedisStreamSource, position: object = None, split: Any = None, context: Any = None
-) -> Iterator[QueueReader]:
-    found = split or first_split(source)
-    reader = source.open(found, position, context or task_context())
-    try:
-        yield reader
-    finally:
-        reader.close()
 
 
 def test_entries_come_in_order_with_the_times_of_their_ids(bench: RedisBench) -> None:
