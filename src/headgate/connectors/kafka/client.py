@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headgate.base.errors import (
     ConnectorError,
@@ -55,6 +55,10 @@ _JAVA_ONLY: Final = frozenset(
 """Properties of Kafka's Java client that programs bring along and librdkafka has no use for."""
 
 _JAAS: Final = re.compile(r"\b(username|password)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s;]+)")
+
+
+_Builder = TypeVar("_Builder", bound="SettingsBuilder")
+_ClientBuilder = TypeVar("_ClientBuilder", bound="ClientBuilder")
 
 
 def kafka(user: str, module: str = "confluent_kafka") -> Any:
@@ -177,6 +181,39 @@ class KafkaCluster:
                 f"can be reached from here"
             )
         return ConnectorError(text)
+
+
+class SettingsBuilder:
+    """Gathers settings by name."""
+
+    def __init__(self) -> None:
+        self._settings: dict[str, Any] = {}
+
+    def _set(self: _Builder, name: str, value: object) -> _Builder:
+        self._settings[name] = value
+        return self
+
+
+class ClientBuilder(SettingsBuilder):
+    """Gathers the settings of a source or sink, under PyFlink's names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._properties: dict[str, Any] = {}
+
+    def set_bootstrap_servers(self: _ClientBuilder, bootstrap_servers: str) -> _ClientBuilder:
+        """Where brokers are found: ``host:port``, several with commas between them."""
+        return self._set("bootstrap_servers", bootstrap_servers)
+
+    def set_property(self: _ClientBuilder, key: str, value: str) -> _ClientBuilder:
+        """A property of the client, by librdkafka's name."""
+        self._properties[key] = value
+        return self
+
+    def set_properties(self: _ClientBuilder, props: Mapping[str, str]) -> _ClientBuilder:
+        """Several of them."""
+        self._properties.update(props)
+        return self
 
 
 class ClientWatch:

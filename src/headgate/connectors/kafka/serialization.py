@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.formats.schemas import SerializationSchema
+from headgate.connectors.kafka.client import SettingsBuilder
 
 ProducerRecord: TypeAlias = tuple[Any, ...]
 """Topic, value, key, partition, two callbacks that are None, time, headers: what ``produce`` of the
@@ -141,66 +142,56 @@ class KafkaRecordSerializationSchema:
         return make
 
 
-class KafkaRecordSerializationSchemaBuilder:
+class KafkaRecordSerializationSchemaBuilder(SettingsBuilder):
     """Gathers how records are written, under PyFlink's names and some of Java's."""
-
-    def __init__(self) -> None:
-        self._topic: Any = None
-        self._value: object = None
-        self._parts: dict[str, Any] = {}
 
     def set_topic(self, topic: str) -> "KafkaRecordSerializationSchemaBuilder":
         """The topic of all records."""
-        self._topic = topic
-        return self
+        return self._set("topic", topic)
 
     def set_topic_selector(
         self, topic_selector: "KafkaTopicSelector | Callable[[Record], str]"
     ) -> "KafkaRecordSerializationSchemaBuilder":
         """Chooses the topic of each record."""
-        self._topic = topic_selector
-        return self
+        return self._set("topic", topic_selector)
 
     def set_value_serialization_schema(
         self, value_serialization_schema: "SerializationSchema | Callable[[Record], bytes | None]"
     ) -> "KafkaRecordSerializationSchemaBuilder":
         """How a record becomes the value; None deletes the key in a compacted topic."""
-        self._value = value_serialization_schema
-        return self
+        return self._set("value", value_serialization_schema)
 
     def set_key_serialization_schema(
         self, key_serialization_schema: "SerializationSchema | Callable[[Record], bytes | None]"
     ) -> "KafkaRecordSerializationSchemaBuilder":
         """How a record becomes the key; without it there is none."""
-        self._parts["key"] = key_serialization_schema
-        return self
+        return self._set("key", key_serialization_schema)
 
     def set_partitioner(
         self, partitioner: Callable[[Record], int | None]
     ) -> "KafkaRecordSerializationSchemaBuilder":
         """The number of a record's partition; None leaves it to the client, as by default."""
-        self._parts["partitioner"] = partitioner
-        return self
+        return self._set("partitioner", partitioner)
 
     def set_header_provider(
         self, header_provider: Callable[[Record], Headers | None]
     ) -> "KafkaRecordSerializationSchemaBuilder":
         """Headers of a record: pairs of a name and bytes."""
-        self._parts["headers"] = header_provider
-        return self
+        return self._set("headers", header_provider)
 
     def set_timestamp_provider(
         self, timestamp_provider: Callable[[Record], int | None]
     ) -> "KafkaRecordSerializationSchemaBuilder":
         """A record's time in Kafka, in milliseconds since 1970; by default that of the write."""
-        self._parts["timestamp"] = timestamp_provider
-        return self
+        return self._set("timestamp", timestamp_provider)
 
     def build(self) -> KafkaRecordSerializationSchema:
-        if self._topic is None or self._value is None:
-            missing = "set_topic" if self._topic is None else "set_value_serialization_schema"
-            raise PlanInvalid(f"KafkaRecordSerializationSchema: call {missing}(...) before build()")
-        return KafkaRecordSerializationSchema(self._topic, self._value, **self._parts)
+        for part, setter in (("topic", "set_topic"), ("value", "set_value_serialization_schema")):
+            if self._settings.get(part) is None:
+                raise PlanInvalid(
+                    f"KafkaRecordSerializationSchema: call {setter}(...) before build()"
+                )
+        return KafkaRecordSerializationSchema(**self._settings)
 
 
 def _topic_function(topic: object) -> Callable[[Record], str]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid, shown
 from headgate.connectors.checks import COUNT, GUARANTEE, check_settings, instance, matching
-from headgate.connectors.kafka.client import KafkaCluster
+from headgate.connectors.kafka.client import ClientBuilder, KafkaCluster
 from headgate.connectors.kafka.producer import MESSAGE_BYTES, MESSAGE_KEY, SinkProducer, too_large
 from headgate.connectors.kafka.serialization import (
     ANY_PARTITION,
@@ -318,63 +318,36 @@ class KafkaSink(TwoPhaseCommittingSink):
         )
 
 
-class KafkaSinkBuilder:
+class KafkaSinkBuilder(ClientBuilder):
     """Gathers the settings of a sink, under PyFlink's names."""
-
-    def __init__(self) -> None:
-        self._servers = ""
-        self._serializer: Any = None
-        self._settings: dict[str, Any] = {}
-        self._properties: dict[str, Any] = {}
-
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> "KafkaSinkBuilder":
-        """Where brokers are found: ``host:port``, several with commas between them."""
-        self._servers = bootstrap_servers
-        return self
 
     def set_record_serializer(
         self, record_serializer: KafkaRecordSerializationSchema
     ) -> "KafkaSinkBuilder":
         """Topic, key, value and more of each record."""
-        self._serializer = record_serializer
-        return self
+        return self._set("serializer", record_serializer)
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> "KafkaSinkBuilder":
         """``AT_LEAST_ONCE`` by default."""
-        self._settings["guarantee"] = delivery_guarantee
-        return self
+        return self._set("guarantee", delivery_guarantee)
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> "KafkaSinkBuilder":
         """What the sink's transactional ids begin with, as access rights of brokers need it."""
-        self._settings["transactional_id_prefix"] = transactional_id_prefix
-        return self
+        return self._set("transactional_id_prefix", transactional_id_prefix)
 
     def set_progress_topic(self, topic: str) -> "KafkaSinkBuilder":
         """The compacted topic that notes what was written exactly once."""
-        self._settings["progress_topic"] = topic
-        return self
+        return self._set("progress_topic", topic)
 
     def set_max_pending_bytes(self, max_pending_bytes: int) -> "KafkaSinkBuilder":
         """So many bytes of records may wait for a checkpoint in each task, exactly once."""
-        self._settings["max_pending_bytes"] = max_pending_bytes
-        return self
-
-    def set_property(self, key: str, value: str) -> "KafkaSinkBuilder":
-        """A property of the client, by librdkafka's name."""
-        self._properties[key] = value
-        return self
-
-    def set_properties(self, props: Mapping[str, str]) -> "KafkaSinkBuilder":
-        """Several of them."""
-        self._properties.update(props)
-        return self
+        return self._set("max_pending_bytes", max_pending_bytes)
 
     def build(self) -> KafkaSink:
-        if self._serializer is None:
+        if self._settings.get("serializer") is None:
             raise PlanInvalid("KafkaSink: call set_record_serializer(...) before build()")
-        return KafkaSink(
-            self._servers, self._serializer, properties=self._properties, **self._settings
-        )
+        settings = {"bootstrap_servers": "", **self._settings}
+        return KafkaSink(**settings, properties=self._properties)
 
 
 def _details(context: ConnectorContext) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready, PlanInvalid
-from headgate.connectors.kafka.client import KafkaCluster
+from headgate.connectors.kafka.client import ClientBuilder, KafkaCluster
 from headgate.connectors.kafka.deserialization import (
     KafkaRecord,
     KafkaRecordDeserializationSchema,
@@ -135,23 +135,8 @@ class KafkaSource(Source):
             raise
 
 
-class KafkaSourceBuilder:
+class KafkaSourceBuilder(ClientBuilder):
     """Gathers the settings of a source, under PyFlink's names."""
-
-    def __init__(self) -> None:
-        self._servers = ""
-        self._topics: KafkaTopics | None = None
-        self._group: str | None = None
-        self._start: KafkaOffsetsInitializer | None = None
-        self._stop: KafkaOffsetsInitializer | None = None
-        self._bounded: bool | None = None
-        self._properties: dict[str, Any] = {}
-        self._schema: object = None
-
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> "KafkaSourceBuilder":
-        """Where brokers are found: ``host:port``, several with commas between them."""
-        self._servers = bootstrap_servers
-        return self
 
     def set_topics(self, *topics: str) -> "KafkaSourceBuilder":
         """Topics by name."""
@@ -168,8 +153,7 @@ class KafkaSourceBuilder:
 
     def set_group_id(self, group_id: str) -> "KafkaSourceBuilder":
         """The group that offsets are committed to."""
-        self._group = group_id
-        return self
+        return self._set("group_id", group_id)
 
     def set_client_id_prefix(self, prefix: str) -> "KafkaSourceBuilder":
         """What the names of the clients begin with, as the brokers log them."""
@@ -179,15 +163,13 @@ class KafkaSourceBuilder:
         self, starting_offsets_initializer: KafkaOffsetsInitializer
     ) -> "KafkaSourceBuilder":
         """Where a job begins that is not restored; ``earliest()`` by default."""
-        self._start = starting_offsets_initializer
-        return self
+        return self._set("start", starting_offsets_initializer)
 
     def set_bounded(
         self, stopping_offsets_initializer: KafkaOffsetsInitializer
     ) -> "KafkaSourceBuilder":
         """The source ends at these offsets, for instance ``latest()``; also in batch mode."""
-        self._stop, self._bounded = stopping_offsets_initializer, True
-        return self
+        return self._set("stop", stopping_offsets_initializer)._set("bounded", True)
 
     def set_unbounded(
         self, stopping_offsets_initializer: KafkaOffsetsInitializer
@@ -196,57 +178,34 @@ class KafkaSourceBuilder:
 
         It ends if ``partition.discovery.interval.ms`` is -1.
         """
-        self._stop, self._bounded = stopping_offsets_initializer, False
-        return self
-
-    def set_property(self, key: str, value: str) -> "KafkaSourceBuilder":
-        """A property of the client, by librdkafka's name."""
-        self._properties[key] = value
-        return self
-
-    def set_properties(self, props: Mapping[str, str]) -> "KafkaSourceBuilder":
-        """Several of them."""
-        self._properties.update(props)
-        return self
+        return self._set("stop", stopping_offsets_initializer)._set("bounded", False)
 
     def set_value_only_deserializer(self, deserialization_schema: Any) -> "KafkaSourceBuilder":
         """How the value becomes a record; the rest is left out."""
-        self._schema = ValueOnly(deserialization_schema)
-        return self
+        return self._set("schema", ValueOnly(deserialization_schema))
 
     def set_deserializer(
         self, record_deserializer: KafkaRecordDeserializationSchema
     ) -> "KafkaSourceBuilder":
         """How a whole record of the topic becomes one of the stream."""
-        self._schema = check_schema(record_deserializer)
-        return self
+        return self._set("schema", check_schema(record_deserializer))
 
     def build(self) -> KafkaSource:
-        servers = self._servers or str(self._properties.pop("bootstrap.servers", ""))
-        if self._topics is None:
+        if "topics" not in self._settings:
             raise PlanInvalid(
                 "KafkaSource: it has nothing to read; call set_topics, set_topic_pattern or "
                 "set_partitions"
             )
-        return KafkaSource(
-            servers,
-            self._topics,
-            schema=self._schema,
-            group_id=self._group,
-            start=self._start,
-            stop=self._stop,
-            bounded=self._bounded,
-            properties=self._properties,
-        )
+        servers = {"bootstrap_servers": self._properties.pop("bootstrap.servers", "")}
+        return KafkaSource(**{**servers, **self._settings}, properties=self._properties)
 
     def _set_topics(self, topics: KafkaTopics) -> "KafkaSourceBuilder":
-        if self._topics is not None:
+        if "topics" in self._settings:
             raise PlanInvalid(
-                f"KafkaSource reads {self._topics} already; call one of set_topics, "
+                f"KafkaSource reads {self._settings['topics']} already; call one of set_topics, "
                 f"set_topic_pattern and set_partitions, once"
             )
-        self._topics = topics
-        return self
+        return self._set("topics", topics)
 
 
 def _check_point(point: object) -> KafkaOffsetsInitializer:
