@@ -50,5 +50,5 @@ def test_the_bytes_of_one_field_of_a_row_are_written() -> None:
     for row in (Row("a", "b"), Row("a"), Row("a", None)):
         with pytest.raises(TypeError, match="field 1 of .* holds no bytes"):
             schema.serialize(row)
-    with pytest.raises(PlanInvalid, match="the field -1; give its position"):
+    with pytest.raises(PlanInvalid, match="field_index is -1; give a whole number from 0 on"):
         RowFieldExtractorSchema(-1)

@@ -8,7 +8,7 @@ nobody would see it earlier.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from typing import Final, Protocol, cast
 from urllib.parse import quote
@@ -279,19 +279,18 @@ class OutputFileConfigBuilder:
     """Made by ``OutputFileConfig.builder``."""
 
     def __init__(self) -> None:
-        self._prefix = "part"
-        self._suffix = ""
+        self._config = OutputFileConfig()
 
     def with_part_prefix(self, prefix: str) -> "OutputFileConfigBuilder":
-        self._prefix = prefix
+        self._config = replace(self._config, part_prefix=prefix)
         return self
 
     def with_part_suffix(self, suffix: str) -> "OutputFileConfigBuilder":
-        self._suffix = suffix
+        self._config = replace(self._config, part_suffix=suffix)
         return self
 
     def build(self) -> OutputFileConfig:
-        return OutputFileConfig(self._prefix, self._suffix)
+        return self._config
 
 
 # PyFlink has it inside of the class that it belongs to.

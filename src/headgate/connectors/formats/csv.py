@@ -79,19 +79,17 @@ class CsvBuilder:
         self._dialect = CsvDialect()
 
     def set_array_element_delimiter(self: _Builder, delimiter: str) -> _Builder:
-        self._with(array_delimiter=delimiter)
-        return self
+        return self._with(array_delimiter=delimiter)
 
     def set_quote_character(self: _Builder, c: str) -> _Builder:
-        self._with(quote=self._character("set_quote_character", c))
-        return self
+        return self._with(quote=self._character("set_quote_character", c))
 
     def set_escape_character(self: _Builder, c: str) -> _Builder:
-        self._with(escape=self._character("set_escape_character", c))
-        return self
+        return self._with(escape=self._character("set_escape_character", c))
 
-    def _with(self, **settings: str | bool | None) -> None:
+    def _with(self: _Builder, **settings: str | bool | None) -> _Builder:
         self._dialect = replace(self._dialect, **settings)  # type: ignore[arg-type]
+        return self
 
     def _character(self, method: str, text: str) -> str:
         if len(text) == 1:
@@ -114,17 +112,14 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         _ignores = False
 
         def set_field_delimiter(self, delimiter: str) -> "CsvRowDeserializationSchema.Builder":
-            self._with(delimiter=self._character("set_field_delimiter", delimiter))
-            return self
+            return self._with(delimiter=self._character("set_field_delimiter", delimiter))
 
         def set_allow_comments(self, allow_comments: bool) -> "CsvRowDeserializationSchema.Builder":
             """Leave out lines that begin with ``#``."""
-            self._with(comments=allow_comments)
-            return self
+            return self._with(comments=allow_comments)
 
         def set_null_literal(self, null_literal: str) -> "CsvRowDeserializationSchema.Builder":
-            self._with(null=null_literal)
-            return self
+            return self._with(null=null_literal)
 
         def set_ignore_parse_errors(
             self, ignore_parse_errors: bool
@@ -174,21 +169,17 @@ class CsvRowSerializationSchema(SerializationSchema):
         schema = "CsvRowSerializationSchema"
 
         def set_field_delimiter(self, c: str) -> "CsvRowSerializationSchema.Builder":
-            self._with(delimiter=self._character("set_field_delimiter", c))
-            return self
+            return self._with(delimiter=self._character("set_field_delimiter", c))
 
         def set_line_delimiter(self, delimiter: str) -> "CsvRowSerializationSchema.Builder":
             """What stands after each line; an empty text: nothing."""
-            self._with(line_end=delimiter)
-            return self
+            return self._with(line_end=delimiter)
 
         def disable_quote_character(self) -> "CsvRowSerializationSchema.Builder":
-            self._with(quote=None)
-            return self
+            return self._with(quote=None)
 
         def set_null_literal(self, s: str) -> "CsvRowSerializationSchema.Builder":
-            self._with(null=s)
-            return self
+            return self._with(null=s)
 
         def build(self) -> "CsvRowSerializationSchema":
             return CsvRowSerializationSchema(self._type_info, self._dialect)
