@@ -1,7 +1,7 @@
 """Sources and sinks of lake tables, run by hand: tasks that are killed at any step they take.
 
 A job writes the numbers 0 to 19 and takes a checkpoint after every ten. ``killed_jobs`` runs it in
-processes of their own, one for each step behind the first checkpoint, and kills each with SIGKILL
+processes of their own, one for each step after the first checkpoint, and kills each with SIGKILL
 at its step; ``go_on`` is the run after that, from the newest checkpoint that was stored.
 """
 

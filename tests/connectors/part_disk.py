@@ -1,6 +1,6 @@
 """A folder whose machine can crash: what was not settled is undone, as far as the test wants it.
 
-Contents that were not settled may be cut or garbled behind the settled length; names that were not
+Contents that were not settled may be cut or garbled after the settled length; names that were not
 settled, new, changed or removed, may be as they were before. Of each folder, changes are undone
 from the last one on, as journals do it.
 """

@@ -107,7 +107,7 @@ def test_rows_that_no_task_reads_are_noticed() -> None:
             bridge.check()
 
 
-def test_input_that_breaks_reaches_the_task_behind_its_rows() -> None:
+def test_input_that_breaks_reaches_the_task_after_its_rows() -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield batch(0)
         raise OSError("Spark hung up")
@@ -158,7 +158,7 @@ def test_close_wakes_who_feeds_and_who_sends() -> None:
             bridge.take_from(bridge._inlets[0])
 
 
-def test_outlet_is_bounded_and_ends_behind_the_last_batch() -> None:
+def test_outlet_is_bounded_and_ends_after_the_last_batch() -> None:
     with BatchBridge([], "out", ROOM) as bridge:
 
         def send() -> None:

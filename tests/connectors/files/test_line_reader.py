@@ -1,4 +1,4 @@
-"""Pieces of files of lines: any cut gives each record once, any position goes on behind it."""
+"""Pieces of files of lines: any cut gives each record once, any position goes on after it."""
 
 import gzip
 import json
@@ -115,7 +115,7 @@ def test_a_packed_text_goes_on_from_any_position(
 
 
 @given(TEXTS, BLOCKS)
-def test_the_position_behind_the_last_line_is_the_end_of_the_file(
+def test_the_position_after_the_last_line_is_the_end_of_the_file(
     text: str, block_bytes: int
 ) -> None:
     data = text.encode()

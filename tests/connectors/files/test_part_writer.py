@@ -120,7 +120,7 @@ def test_a_new_run_shows_what_a_checkpoint_holds_of_a_part_that_was_going_on(
 
 
 @pytest.mark.parametrize("policy", [NEVER, RollingPolicy.on_checkpoint_rolling_policy()])
-def test_a_savepoint_needs_its_parts_though_the_job_goes_back_behind_it(
+def test_a_savepoint_needs_its_parts_though_the_job_goes_back_before_it(
     tmp_path: Path, policy: RollingPolicy
 ) -> None:
     sink = TextFileSink(tmp_path, rolling_policy=policy)

@@ -29,7 +29,7 @@ def test_there_is_no_empty_split() -> None:
     assert [len(split) for split in NumberSequenceSource(1, 2).splits(8)] == [1, 1]
 
 
-def test_a_start_behind_the_end_is_refused() -> None:
+def test_a_start_after_the_end_is_refused() -> None:
     with pytest.raises(PlanInvalid, match="start 5 is greater than end 3"):
         NumberSequenceSource(5, 3)
 

@@ -169,7 +169,7 @@ def test_a_fenced_producer_cannot_begin_another_transaction(
     assert values(read_all(address, topic, "read_uncommitted")) == []
 
 
-def test_an_open_transaction_holds_back_what_others_committed_behind_it(
+def test_an_open_transaction_holds_back_what_others_committed_after_it(
     strict_broker: StrictBroker, new_topic: NewTopic, opened: Any
 ) -> None:
     topic, address = new_topic(), strict_broker.address

@@ -256,7 +256,7 @@ def test_a_record_that_the_broker_refuses_at_the_commit_is_named_and_nothing_is_
     assert seen(address, topic) == []
 
 
-def test_progress_behind_an_open_transaction_of_somebody_else_is_waited_for(
+def test_progress_after_an_open_transaction_of_somebody_else_is_waited_for(
     address: str, new_topic: NewTopic
 ) -> None:
     topic, progress = new_topic(), new_topic()

@@ -98,7 +98,7 @@ def test_the_slowest_partition_holds_event_time_back_until_it_is_idle(
     operator.poll()
     clock.move_to(clock.now_ms + 20)
     assert output.watermark_ms == 1004
-    cluster.produce(topic, "x", 1)  # time 1000, behind what is idle no more
+    cluster.produce(topic, "x", 1)  # time 1000, after what is idle no more
     while len(output.records) < 7:
         operator.poll()
     assert output.timed[-1] == ("x", 1000)

@@ -115,7 +115,7 @@ def test_times_are_turned_into_offsets(
     reader.close()
 
 
-def test_a_bounded_source_ends_behind_the_marks_of_transactions(
+def test_a_bounded_source_ends_after_the_marks_of_transactions(
     strict_broker: StrictBroker, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic()

@@ -44,7 +44,7 @@ def test_messages_come_in_order_and_whole(bench: NatsBench) -> None:
     assert abs(first.timestamp_ms - before_s * 1000) < 60_000
 
 
-def test_a_new_reader_goes_on_behind_the_last_record_of_the_old(bench: NatsBench) -> None:
+def test_a_new_reader_goes_on_after_the_last_record_of_the_old(bench: NatsBench) -> None:
     bench.add(*range(60))
     source = texts(bench.url)
     with opened(source) as reader:

@@ -265,7 +265,7 @@ def test_a_transaction_that_is_rolled_back_leaves_no_trace(
 # Where a new reader goes on.
 
 
-def test_a_new_reader_goes_on_behind_every_record_also_within_a_transaction(
+def test_a_new_reader_goes_on_after_every_record_also_within_a_transaction(
     database: ServerDatabase, source: PostgresChangesSource
 ) -> None:
     with opened(source) as reader:

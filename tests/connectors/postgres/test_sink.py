@@ -279,7 +279,7 @@ def test_whatever_happens_each_record_is_one_row(database: ServerDatabase, mode:
 
 
 def without_savepoints(steps: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """A job that has gone back behind a savepoint rolls back what that one needs."""
+    """A job that has gone back before a savepoint rolls back what that one needs."""
     return [("take", False) if step[0] == "take" else step for step in steps]
 
 

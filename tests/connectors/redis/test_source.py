@@ -52,7 +52,7 @@ def test_without_a_schema_records_are_whole_entries(bench: RedisBench) -> None:
         assert read_to_end(reader) == [("words", "7-1", {b"item": b"tea", b"price": b"5"})]
 
 
-def test_a_new_reader_goes_on_behind_the_last_record_of_the_old(bench: RedisBench) -> None:
+def test_a_new_reader_goes_on_after_the_last_record_of_the_old(bench: RedisBench) -> None:
     bench.add("words", *range(2500))
     source = texts(bench.url)
     with opened(source) as reader:
@@ -75,7 +75,7 @@ def test_a_reader_that_has_read_nothing_keeps_the_start_of_the_job(bench: RedisB
         assert read_until(reader, len) == ["between"]
 
 
-def test_reading_begins_behind_a_given_id_and_stops_where_the_stream_ended(
+def test_reading_begins_after_a_given_id_and_stops_where_the_stream_ended(
     bench: RedisBench,
 ) -> None:
     ids = bench.add("words", *"abcd")

@@ -115,7 +115,7 @@ class FeedingJob:
 
 
 def run_query(folder: Path, commits: Path, killer: StepKiller) -> None:
-    """From the micro-batch behind the last one in the query's own log to the last one."""
+    """From the micro-batch after the last one in the query's own log to the last one."""
     for number in range(stored(commits, -1) + 1, BATCHES):
         messages = [write_task(folder, number, partition) for partition in range(TASKS)]
         killer.step()

@@ -61,7 +61,7 @@ def test_trimming_is_noted_before_anything_is_removed(log, tmp_path, monkeypatch
     assert log.entries() == {}
 
 
-def test_parts_are_read_behind_rows_and_large_ones_are_cut(log, monkeypatch):
+def test_parts_are_read_after_rows_and_large_ones_are_cut(log, monkeypatch):
     monkeypatch.setattr("headgate.connectors.streaming.stream_log.PART_BYTES", 64)
     batches = [rows(*range(n, n + 4)) for n in (0, 4, 8)]
 

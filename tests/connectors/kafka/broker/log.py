@@ -1,7 +1,7 @@
 """One partition: its batches, who wrote them, and which transactions are open or aborted.
 
 Laws: sequence numbers of a producer have no gap and no repetition; a reader of committed records
-gets nothing at or behind the last stable offset, where the oldest open transaction begins.
+gets nothing at or after the last stable offset, where the oldest open transaction begins.
 """
 
 from bisect import bisect_left
