@@ -350,16 +350,12 @@ class MessageSource(Source):
     splits_end = False
 
     schema: DeserializationSchema | None
-    is_bounded: bool
+    bounded: bool
 
     @property
     @abstractmethod
     def names(self) -> Sequence[str]:
         """What is read: each name becomes a split."""
-
-    @property
-    def bounded(self) -> bool:
-        return self.is_bounded
 
     def get_produced_type(self) -> TypeInformation:
         """What its schema says of the records."""

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -408,6 +408,7 @@ CHECKS: Final = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class DbApiSink(TwoPhaseCommittingSink):
     """Runs ``statement`` for each record, in transactions that follow the checkpoints.
 
@@ -425,26 +426,17 @@ class DbApiSink(TwoPhaseCommittingSink):
     than ``commit_timeout_ms`` is interrupted, and the job is restarted.
     """
 
-    def __init__(
-        self,
-        connect: Connect,
-        statement: str,
-        *,
-        parameters: Callable[[Record], Sequence[Any] | Mapping[str, Any]] | None = None,
-        exactly_once: bool = True,
-        table: str = "headgate_commits",
-        batch_rows: int = BATCH_ROWS,
-        max_pending_bytes: int = PENDING_BYTES,
-        commit_timeout_ms: int = TIMEOUT_MS,
-    ) -> None:
-        self.connect = connect
-        self.statement = statement
-        self.parameters = parameters
-        self.exactly_once = exactly_once
-        self.table = table
-        self.batch_rows = batch_rows
-        self.max_pending_bytes = max_pending_bytes
-        self.commit_timeout_ms = commit_timeout_ms
+    connect: Connect
+    statement: str
+    _: KW_ONLY
+    parameters: Callable[[Record], Sequence[Any] | Mapping[str, Any]] | None = None
+    exactly_once: bool = True
+    table: str = "headgate_commits"
+    batch_rows: int = BATCH_ROWS
+    max_pending_bytes: int = PENDING_BYTES
+    commit_timeout_ms: int = TIMEOUT_MS
+
+    def __post_init__(self) -> None:
         check_settings(self, CHECKS)
 
     @property

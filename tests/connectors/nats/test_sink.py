@@ -84,7 +84,7 @@ def test_a_kill_between_any_two_steps_neither_loses_nor_repeats_a_message(
 
 
 def test_ids_are_found_beyond_the_window_and_only_those_of_the_writers(bench: NatsBench) -> None:
-    publisher = StreamPublisher(sink_to(bench.url).servers, None, "words.new", "sink 'out'", 8)
+    publisher = StreamPublisher(sink_to(bench.url).nats, None, "words.new", "sink 'out'", 8)
     since = publisher.last_sequence()
     publisher.publish([(f"ada-1-{place}", "words.new", b"x") for place in range(600)])
     publisher.publish([("bob-1-0", "words.new", b"x")])

@@ -63,7 +63,7 @@ class MqttSource(MessageSource):
     keeps messages while the job is away, for ``session_expiry_s``: give each source its own.
     """
 
-    is_bounded = False
+    bounded = False
     untimed = True
 
     url: str = field(repr=False)

@@ -11,6 +11,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from itertools import count
 from typing import Any, Final, TypeVar
@@ -235,6 +236,7 @@ CHECKS: Final = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class NatsSink(TwoPhaseCommittingSink):
     """Records as messages of a stream.
 
@@ -247,32 +249,26 @@ class NatsSink(TwoPhaseCommittingSink):
     takes them.
     """
 
-    def __init__(
-        self,
-        servers: "str | Sequence[str]",
-        subject: "str | Callable[[Record], str]",
-        schema: "SerializationSchema | Callable[[Record], bytes]",
-        *,
-        stream: str | None = None,
-        guarantee: DeliveryGuarantee = DeliveryGuarantee.AT_LEAST_ONCE,
-        max_in_flight: int = IN_FLIGHT,
-        max_pending_bytes: int = PENDING_BYTES,
-        credentials: str | None = None,
-    ) -> None:
-        self.servers = NatsServers.given("NatsSink", servers, credentials)
-        if not callable(subject):
-            check_subject(subject)
-        elif stream is None:
+    servers: "str | Sequence[str]"
+    """``nats://host:4222``, or a list of such URLs."""
+    subject: "str | Callable[[Record], str]"
+    schema: "SerializationSchema | Callable[[Record], bytes]"
+    _: KW_ONLY
+    stream: str | None = None
+    guarantee: DeliveryGuarantee = DeliveryGuarantee.AT_LEAST_ONCE
+    max_in_flight: int = IN_FLIGHT
+    max_pending_bytes: int = PENDING_BYTES
+    credentials: str | None = None
+
+    def __post_init__(self) -> None:
+        self.nats = NatsServers.given("NatsSink", self.servers, self.credentials)
+        if not callable(self.subject):
+            check_subject(self.subject)
+        elif self.stream is None:
             raise PlanInvalid(
                 "NatsSink: the subject is a function, so the stream cannot be found by it; name "
                 "it with stream="
             )
-        self.subject = subject
-        self.schema = schema
-        self.stream = stream
-        self.guarantee = guarantee
-        self.max_in_flight = max_in_flight
-        self.max_pending_bytes = max_pending_bytes
         check_settings(self, CHECKS)
 
     @property
@@ -304,7 +300,7 @@ class NatsSink(TwoPhaseCommittingSink):
     def publisher(self, context: ConnectorContext) -> StreamPublisher:
         subject = self.subject if isinstance(self.subject, str) else None
         return StreamPublisher(
-            self.servers, self.stream, subject, whose(context), self.max_in_flight, context.sleep
+            self.nats, self.stream, subject, whose(context), self.max_in_flight, context.sleep
         )
 
 

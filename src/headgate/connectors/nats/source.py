@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
@@ -78,7 +79,7 @@ class SequenceFetcher(Fetcher):
     def __init__(
         self, source: "NatsSource", stream: str, place: NatsPlace, stop: int | None
     ) -> None:
-        super().__init__(source.servers, f"stream {stream!r}")
+        super().__init__(source.nats, f"stream {stream!r}")
         self._pending: int | None = None
         """How many messages the server has not sent yet, as it last said."""
         self._source = source
@@ -106,7 +107,7 @@ class SequenceFetcher(Fetcher):
         assert task is not None
         self._running = asyncio.get_running_loop(), task
         source = self._source
-        client = await source.servers.connect(f"source {self._stream}")
+        client = await source.nats.connect(f"source {self._stream}")
         try:
             js = client.jetstream()
             if await self._check_progress(js, None, queue):
@@ -139,7 +140,7 @@ class SequenceFetcher(Fetcher):
         source, stop = self._source, self._stop
         metas = [message.metadata for message in messages]
         if not source.subjects and metas[0].sequence.stream > self._place.sequence + 1:
-            self._check(await stream_of(js, source.servers, self._stream))
+            self._check(await stream_of(js, source.nats, self._stream))
         last = metas[-1].sequence.stream
         found = [
             _message(message, meta)
@@ -163,7 +164,7 @@ class SequenceFetcher(Fetcher):
     async def _check_progress(self, js: Any, pull: "Pull | None", queue: ReadQueue) -> bool:
         """What is gone, and how far it is; whether the end was reached."""
         source = self._source
-        info = await stream_of(js, source.servers, self._stream)
+        info = await stream_of(js, source.nats, self._stream)
         self._check(info)
         if pull is None:
             return self._stop is not None and self._place.sequence >= self._stop
@@ -184,7 +185,7 @@ class SequenceFetcher(Fetcher):
         """Whether messages after the place are gone."""
         place, source = self._place, self._source
         first, last, created = info.state.first_seq, info.state.last_seq, created_at(info)
-        name = f"{self.what} of {source.servers.address}"
+        name = f"{self.what} of {source.nats.address}"
         is_another = bool(created and place.created) and created != place.created
         if is_another or last < place.sequence:
             problem = f"{name} is not the one that was read up to {place}"
@@ -313,6 +314,7 @@ class NatsSplit(NamedTuple):
     stop: int | None
 
 
+@dataclass(eq=False, repr=False)
 class NatsSource(MessageSource):
     """Messages of a stream, all or those of some subjects.
 
@@ -327,25 +329,20 @@ class NatsSource(MessageSource):
     taken. ``bounded=True`` ends with the messages that are there when the job starts.
     """
 
-    def __init__(
-        self,
-        servers: "str | Sequence[str]",
-        stream: str,
-        subjects: "str | Sequence[str]" = (),
-        *,
-        schema: DeserializationSchema | None = None,
-        start: "str | int | datetime" = "all",
-        bounded: bool = False,
-        on_purged: str = "fail",
-        credentials: str | None = None,
-    ) -> None:
-        self.servers = NatsServers.given("NatsSource", servers, credentials)
-        self.stream = stream
-        self.subjects = (subjects,) if isinstance(subjects, str) else tuple(subjects)
-        self.schema = schema
-        self.start = start
-        self.is_bounded = bounded
-        self.on_purged = on_purged
+    servers: "str | Sequence[str]"
+    """``nats://host:4222``, or a list of such URLs."""
+    stream: str
+    subjects: "str | Sequence[str]" = ()
+    _: KW_ONLY
+    schema: DeserializationSchema | None = None
+    start: "str | int | datetime" = "all"
+    bounded: bool = False
+    on_purged: str = "fail"
+    credentials: str | None = None
+
+    def __post_init__(self) -> None:
+        self.nats = NatsServers.given("NatsSource", self.servers, self.credentials)
+        self.subjects = (self.subjects,) if isinstance(self.subjects, str) else tuple(self.subjects)
         check_settings(self, CHECKS)
 
     @property
@@ -367,16 +364,16 @@ class NatsSource(MessageSource):
         return QueueReader(SequenceFetcher(self, stream, place, stop), decode, place, context)
 
     async def _find(self, start: "str | int | datetime") -> NatsSplit:
-        client = await self.servers.connect("start")
+        client = await self.nats.connect("start")
         try:
             js = client.jetstream()
-            info = await stream_of(js, self.servers, self.stream)
+            info = await stream_of(js, self.nats, self.stream)
             last = info.state.last_seq
             begin = await self._sequence(client, js, info, start)
             place = NatsPlace(max(begin, info.state.first_seq - 1, 0), created_at(info))
             return NatsSplit(self.stream, place, last if self.bounded else None)
         except Exception as error:
-            raise self.servers.problem(error, f"looking at stream {self.stream!r}") from error
+            raise self.nats.problem(error, f"looking at stream {self.stream!r}") from error
         finally:
             await client.close()
 

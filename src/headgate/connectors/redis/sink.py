@@ -9,6 +9,7 @@ would take the note also if an entry is refused.)
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -76,6 +77,7 @@ CHECKS: Final = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class RedisStreamSink(TwoPhaseCommittingSink):
     """Records as entries of a stream.
 
@@ -89,26 +91,18 @@ class RedisStreamSink(TwoPhaseCommittingSink):
     ``progress_days``, and a savepoint that is older than that must not be gone back to.
     """
 
-    def __init__(
-        self,
-        url: str,
-        stream: str,
-        *,
-        schema: "SerializationSchema | Callable[[Record], bytes] | None" = None,
-        field: str = "value",
-        guarantee: DeliveryGuarantee = DeliveryGuarantee.AT_LEAST_ONCE,
-        max_len: int | None = None,
-        max_pending_bytes: int = PENDING_BYTES,
-        progress_days: int = PROGRESS_DAYS,
-    ) -> None:
-        self.server = RedisServer("RedisStreamSink", url)
-        self.stream = stream
-        self.schema = schema
-        self.field = field
-        self.guarantee = guarantee
-        self.max_len = max_len
-        self.max_pending_bytes = max_pending_bytes
-        self.progress_days = progress_days
+    url: str
+    stream: str
+    _: KW_ONLY
+    schema: "SerializationSchema | Callable[[Record], bytes] | None" = None
+    field: str = "value"
+    guarantee: DeliveryGuarantee = DeliveryGuarantee.AT_LEAST_ONCE
+    max_len: int | None = None
+    max_pending_bytes: int = PENDING_BYTES
+    progress_days: int = PROGRESS_DAYS
+
+    def __post_init__(self) -> None:
+        self.server = RedisServer("RedisStreamSink", self.url)
         check_settings(self, CHECKS)
 
     @property

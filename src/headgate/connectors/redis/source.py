@@ -8,6 +8,7 @@ entries that were ever added, and named. Ids are compared as pairs of numbers, n
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, NamedTuple, cast
 
 from headgate.base.elements import Record
@@ -180,6 +181,7 @@ class RedisSplit(NamedTuple):
     stop: EntryId | None
 
 
+@dataclass(eq=False, repr=False)
 class RedisStreamSource(MessageSource):
     """Entries of one or more streams.
 
@@ -195,28 +197,23 @@ class RedisStreamSource(MessageSource):
     ends with the entries that are there when the job starts.
     """
 
-    def __init__(
-        self,
-        url: str,
-        streams: "str | Sequence[str]",
-        *,
-        schema: DeserializationSchema | None = None,
-        field: str = "value",
-        text: bool = True,
-        start: str = "0",
-        bounded: bool = False,
-        on_trimmed: str = "fail",
-    ) -> None:
-        self.server = RedisServer("RedisStreamSource", url)
-        self.streams = (streams,) if isinstance(streams, str) else tuple(streams)
+    url: str
+    streams: "str | Sequence[str]"
+    _: KW_ONLY
+    schema: DeserializationSchema | None = None
+    field: str = "value"
+    text: bool = True
+    start: str = "0"
+    bounded: bool = False
+    on_trimmed: str = "fail"
+
+    def __post_init__(self) -> None:
+        self.server = RedisServer("RedisStreamSource", self.url)
+        self.streams = (self.streams,) if isinstance(self.streams, str) else tuple(self.streams)
         if len(set(self.streams)) < len(self.streams):
             raise PlanInvalid("RedisStreamSource was given a stream twice")
-        self.start = None if start == "$" else _id(start)
-        self.schema = schema
-        self.field = field
-        self.text = text
-        self.is_bounded = bounded
-        self.on_trimmed = on_trimmed
+        self.first = None if self.start == "$" else _id(self.start)
+        """After which entry reading begins; None: the last one that is there."""
         check_settings(self, CHECKS)
 
     @property
@@ -224,11 +221,11 @@ class RedisStreamSource(MessageSource):
         return f"Redis {', '.join(self.streams)}"
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> Sequence[str]:
         return self.streams
 
     def find(self, names: Sequence[str], is_first: bool) -> list[RedisSplit]:
-        start = self.start if is_first else BEGINNING
+        start = self.first if is_first else BEGINNING
         client = self.server.client("start")
         try:
             return [
