@@ -6,7 +6,7 @@ in the driver finds what its source cannot read, the task that gets the split ra
 because errors of enumerators are taken for ones that pass.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -60,7 +60,7 @@ class LakeSource(Source):
         return not self.follow
 
 
-class FollowingEnumerator(SplitEnumerator, ABC):
+class FollowingEnumerator(SplitEnumerator):
     """Finds splits until the source cannot read what is there: the last split says so."""
 
     unfit: type[ConnectorError] = TableUnfit
