@@ -4,8 +4,8 @@ Tests take the fixture `make_pool`; Hypothesis twins, which have no fixtures, ca
 and end with `assert_all_home`.
 """
 
+from headgate.core.buffers.buffer import Segment, cut_arena, stride_bytes
 from headgate.core.buffers.global_pool import GlobalPool
-from headgate.core.buffers.segment import Segment, cut_arena, stride_bytes
 
 
 def plain_segments(count: int, segment_bytes: int = 64) -> list[Segment]:

@@ -7,8 +7,7 @@ held by several readers at once; their number must be its count.
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from headgate.core.buffers.buffer import BufferConsumer, Lease
-from headgate.core.buffers.segment import Segment
+from headgate.core.buffers.buffer import BufferConsumer, Lease, Segment
 from headgate.core.egress.partition import Partition
 from headgate.core.egress.pipelined import PipelinedSubpartition
 from headgate.core.egress.writer import RecordWriter

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer, Lease
-from headgate.core.buffers.segment import Segment
+from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer, Lease, Segment
 from tests.arena import plain_pool, plain_segments
 
 

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headgate.base.errors import InsufficientBuffers, PoolDestroyed
-from headgate.core.buffers.buffer import Lease
+from headgate.core.buffers.buffer import Lease, Segment
 from headgate.core.buffers.global_pool import GlobalPool, GlobalPoolStatistics
 from headgate.core.buffers.local_pool import LocalPool, OfferAnswer
-from headgate.core.buffers.segment import Segment
 from tests.arena import assert_all_home, plain_pool
 
 MakePool = Callable[..., GlobalPool]

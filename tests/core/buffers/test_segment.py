@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import MemoryShort
-from headgate.core.buffers.segment import PAGE_BYTES, cut_arena, stride_bytes
+from headgate.core.buffers.buffer import PAGE_BYTES, cut_arena, stride_bytes
 
 
 @pytest.mark.parametrize(

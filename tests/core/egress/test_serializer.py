@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.buffers.buffer import BufferBuilder, Lease
-from headgate.core.buffers.segment import Segment
+from headgate.core.buffers.buffer import BufferBuilder, Lease, Segment
 from headgate.core.egress.writer import SerializationResult, SpanningSerializer
 from tests.arena import plain_segments
 

@@ -16,8 +16,7 @@ from headgate.base.errors import (
     WrongVersion,
 )
 from headgate.base.ids import ChannelId, PeerName
-from headgate.core.buffers.buffer import Buffer, Lease
-from headgate.core.buffers.segment import Segment
+from headgate.core.buffers.buffer import Buffer, Lease, Segment
 from headgate.core.exchange.decoder import Decoder, Landing, NoLease
 from headgate.core.exchange.frames import (
     MAGIC,

@@ -1,7 +1,6 @@
 """The landing row: head, segment, head, segment, …, head. Rows 115, 130 (no copy on arrival)."""
 
-from headgate.core.buffers.buffer import Lease
-from headgate.core.buffers.segment import Segment
+from headgate.core.buffers.buffer import Lease, Segment
 from headgate.core.exchange.decoder import (
     CONTROL_BYTES,
     GREETING_BYTES,

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headgate.core.buffers.buffer import Buffer, Lease
-from headgate.core.buffers.segment import Segment
+from headgate.core.buffers.buffer import Buffer, Lease, Segment
 from headgate.core.exchange.outbox import CLOG_BYTES, MAX_PARTS, Outbox
 from tests.arena import plain_segments
 

@@ -20,8 +20,7 @@ from headgate.base.errors import (
 )
 from headgate.base.events import TaskEvent, encode_event
 from headgate.base.ids import ChannelId, PartitionId, PeerName
-from headgate.core.buffers.buffer import Buffer, Lease
-from headgate.core.buffers.segment import Segment
+from headgate.core.buffers.buffer import Buffer, Lease, Segment
 from headgate.core.exchange.decoder import NoLease
 from headgate.core.exchange.frames import (
     MAX_GRANTS,

@@ -1,6 +1,10 @@
 """Buffers: readable ranges of segments, counted, and returned home exactly once.
 
-Law: a lease starts with one reader; when the last reader lets go the segment goes home, once.
+The arena is all exchange memory of a task manager, cut once into segments of equal size. The driver
+allocates the memory. Segments begin on a page boundary (64 bytes for ones smaller than a page),
+because copies to addresses that are not aligned are many times slower.
+
+Law: a lease starts with one reader; when the last reader releases it the segment goes home, once.
 A buffer without a lease is unpooled memory (events, replies) and needs no home.
 
 For unaligned checkpoints the bytes in flight are copied at once, as a deserializer would read them:
@@ -8,12 +12,45 @@ slow storage then holds no segment, and records handed over by reference are enc
 consumer can change them.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from headgate.base.elements import LENGTH, Bundle, ByteLike, Serializer, encode_element
-from headgate.core.buffers.segment import Segment
+from headgate.base.errors import MemoryShort
+
+PAGE_BYTES: Final = 4096
+_LINE_BYTES: Final = 64
+
+
+class Segment:
+    """One piece of the arena. Who holds the object may write to its memory."""
+
+    __slots__ = ("index", "memory")
+
+    def __init__(self, index: int, memory: memoryview) -> None:
+        self.index = index
+        self.memory = memory
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.index}, {len(self.memory)} bytes>"
+
+
+def stride_bytes(segment_bytes: int) -> int:
+    """How far apart segments begin in the arena."""
+    unit = PAGE_BYTES if segment_bytes >= PAGE_BYTES else _LINE_BYTES
+    return -(-segment_bytes // unit) * unit
+
+
+def cut_arena(memory: memoryview, segment_bytes: int, count: int) -> list[Segment]:
+    """Cut page-aligned memory into ``count`` segments; says what is missing if it is too small."""
+    stride = stride_bytes(segment_bytes)
+    if len(memory) < stride * count:
+        raise MemoryShort(required=stride * count, allocated=len(memory))
+    return [
+        Segment(index, memory[index * stride : index * stride + segment_bytes])
+        for index in range(count)
+    ]
 
 
 class Home(Protocol):

@@ -9,9 +9,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from headgate.base.errors import InsufficientBuffers, PoolDestroyed
-from headgate.core.buffers.buffer import Home
+from headgate.core.buffers.buffer import Home, Segment
 from headgate.core.buffers.local_pool import LocalPool
-from headgate.core.buffers.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from enum import Enum
 from typing import Protocol
 
 from headgate.base.errors import PoolDestroyed
-from headgate.core.buffers.buffer import Lease
-from headgate.core.buffers.segment import Segment
+from headgate.core.buffers.buffer import Lease, Segment
 
 
 class OfferAnswer(Enum):

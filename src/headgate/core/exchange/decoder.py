@@ -19,8 +19,7 @@ from headgate.base.errors import (
     WrongVersion,
 )
 from headgate.base.ids import ChannelId, PeerName
-from headgate.core.buffers.buffer import Buffer, Lease
-from headgate.core.buffers.segment import Segment
+from headgate.core.buffers.buffer import Buffer, Lease, Segment
 from headgate.core.exchange.frames import (
     BUFFER_HEAD,
     BUFFER_HEAD_REST,

@@ -18,9 +18,8 @@ from headgate.base.errors import (
 )
 from headgate.base.events import CheckpointBarrier, TaskEvent
 from headgate.base.ids import PartitionId
-from headgate.core.buffers.buffer import Buffer, Home
+from headgate.core.buffers.buffer import Buffer, Home, Segment
 from headgate.core.buffers.global_pool import GlobalPool
-from headgate.core.buffers.segment import Segment
 from headgate.core.exchange.view import NO_LIMIT, Events, Partitions, View
 
 

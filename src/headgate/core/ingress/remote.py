@@ -14,10 +14,9 @@ from typing import Final
 from headgate.base.errors import ConnectFailed, HeadgateError, PartitionNotFound, SequenceGap
 from headgate.base.events import TaskEvent, barrier_in
 from headgate.base.ids import ChannelId, PartitionId, PeerName
-from headgate.core.buffers.buffer import Buffer, Lease
+from headgate.core.buffers.buffer import Buffer, Lease, Segment
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.buffers.local_pool import LocalPool, OfferAnswer
-from headgate.core.buffers.segment import Segment
 from headgate.core.exchange.ends import Address, ConsumerEnd, Directory
 from headgate.core.exchange.view import NO_LIMIT
 from headgate.core.ingress.channel import (

@@ -14,8 +14,8 @@ from headgate.base.errors import PartitionError, TaskCancelled
 from headgate.base.ids import MAX_PARTITION_ID_BYTES, ChannelId, PartitionId, PeerName
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.base.spilling import SpillRoom
+from headgate.core.buffers.buffer import Segment
 from headgate.core.buffers.global_pool import GlobalPool
-from headgate.core.buffers.segment import Segment
 from headgate.core.buffers.sizing import gate_bounds, partition_bounds
 from headgate.core.egress.blocking import EntryStore
 from headgate.core.egress.partition import Partition, PartitionKind, Wait, cannot_wait

@@ -28,7 +28,7 @@ from headgate.base.errors import (
 )
 from headgate.base.ids import PeerName
 from headgate.base.settings import Compression, ExchangeSettings
-from headgate.core.buffers.segment import PAGE_BYTES, Segment, cut_arena, stride_bytes
+from headgate.core.buffers.buffer import PAGE_BYTES, Segment, cut_arena, stride_bytes
 from headgate.core.buffers.sizing import segment_count
 from headgate.core.egress.writer import Flusher, RecordWriter, flush_by_time
 from headgate.core.exchange.compression import CompressionCodec
