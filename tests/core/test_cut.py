@@ -22,7 +22,7 @@ from headgate.base.events import (
 )
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
-from headgate.core.checkpoint.barrier_policy import BarrierPolicy
+from headgate.core.checkpoint.alignment import BarrierPolicy
 from headgate.core.checkpoint.outputs import Effect, OutputBarriers, Overtake, Sent
 from headgate.core.egress.pipelined import PipelinedSubpartition, overtake
 from tests.core.ingress.barrier_lab import Inputs

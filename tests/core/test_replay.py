@@ -19,6 +19,7 @@ from headgate.core.buffers.buffer import Buffer
 from headgate.core.checkpoint.alignment import (
     AlignmentComplete,
     BarrierHandler,
+    BarrierPolicy,
     Block,
     ChannelDone,
     DeclineCheckpoint,
@@ -27,9 +28,8 @@ from headgate.core.checkpoint.alignment import (
     TakeSnapshot,
     UnblockChannels,
 )
-from headgate.core.checkpoint.barrier_policy import BarrierPolicy
+from headgate.core.checkpoint.inputs import InFlightRecorder
 from headgate.core.checkpoint.outputs import Effect, OutputBarriers, Overtake, Sent
-from headgate.core.checkpoint.recording import InFlightRecorder
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import Broadcast, Forward
 from headgate.core.egress.writer import RecordWriter

@@ -48,7 +48,7 @@ CHECKPOINTS = (
     ),
     Mutant(
         "unread-bytes-forgotten",
-        "core/checkpoint/recording.py",
+        "core/checkpoint/inputs.py",
         "parts = record.parts[channel] = [bytes(unread)] if unread else []\n"
         "        record.size += len(unread)\n",
         "parts = record.parts[channel] = []\n",
@@ -57,7 +57,7 @@ CHECKPOINTS = (
     ),
     Mutant(
         "recording-goes-on-after-the-barrier",
-        "core/checkpoint/recording.py",
+        "core/checkpoint/inputs.py",
         "                ended = True\n                break\n",
         "                ended = True\n",
         "what waits after a barrier is in the checkpoint, and comes twice",

@@ -5,11 +5,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from headgate.base.checkpoints import CheckpointKind
 from headgate.base.events import END_OF_PARTITION, CancelMarker, CheckpointBarrier
 from headgate.core.checkpoint.alignment import (
+    AT_ONCE,
     MAX_PENDING,
     AlignmentComplete,
     BarrierHandler,
+    BarrierPolicy,
     Block,
     ChannelDone,
     DeclineCheckpoint,
@@ -18,7 +21,6 @@ from headgate.core.checkpoint.alignment import (
     TakeSnapshot,
     UnblockChannels,
 )
-from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from tests.core.ingress.barrier_lab import Inputs, Item
 
 ALIGNED = BarrierPolicy()
@@ -39,6 +41,30 @@ def taken(effects: Effects) -> list[tuple[int, str]]:
 
 def aborted(effects: Effects) -> list[int]:
     return [effect.checkpoint for effect in effects if isinstance(effect, DeclineCheckpoint)]
+
+
+# When barriers overtake.
+
+
+@pytest.mark.parametrize(
+    ("policy", "seen_ms", "overtakes_at_ms"),
+    [
+        (ALIGNED, 5_000, None),
+        (BarrierPolicy(timeout_ms=300), 1_200, 1_300),  # its time runs from when it was made
+        (BarrierPolicy(timeout_ms=300), 10, 310),  # by a clock that is ahead
+        (UNALIGNED, 10, AT_ONCE),
+        (BarrierPolicy(exactly_once=False, timeout_ms=0), 10, None),
+    ],
+)
+def test_a_barrier_overtakes_when_its_time_is_over(
+    policy: BarrierPolicy, seen_ms: float, overtakes_at_ms: float | None
+) -> None:
+    assert policy.overtakes_at_ms(barrier(1, 1_000), seen_ms) == overtakes_at_ms
+
+
+@pytest.mark.parametrize("policy", [ALIGNED, UNALIGNED, PATIENT])
+def test_barrier_that_has_overtaken_elsewhere_overtakes_at_once(policy: BarrierPolicy) -> None:
+    assert policy.overtakes_at_ms(barrier(1, 1_000, unaligned=True), 10) == AT_ONCE
 
 
 # Aligned.
@@ -241,12 +267,12 @@ def test_the_last_barrier_still_overtakes_in_the_outputs_when_it_is_late() -> No
 
 
 def test_a_savepoint_stays_aligned_however_long_it_takes() -> None:
-    policy = BarrierPolicy(timeout_ms=0, may_overtake=lambda sent: sent.checkpoint != 1)
-    handler = BarrierHandler(2, policy)
-    assert handler.barrier_announced(1, barrier(1), 1) == []
-    assert handler.barrier_received(0, barrier(1), 1) == [Block(0)]
+    handler = BarrierHandler(2, UNALIGNED)
+    savepoint = CheckpointBarrier(1, 0, kind=CheckpointKind.SAVEPOINT)
+    assert handler.barrier_announced(1, savepoint, 1) == []
+    assert handler.barrier_received(0, savepoint, 1) == [Block(0)]
     assert handler.next_deadline_ms is None
-    assert taken(handler.barrier_received(1, barrier(1), 10**9)) == [(1, "aligned")]
+    assert taken(handler.barrier_received(1, savepoint, 10**9)) == [(1, "aligned")]
 
 
 def test_what_is_taken_first_ends_older_ones_that_were_not() -> None:

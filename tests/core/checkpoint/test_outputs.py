@@ -3,7 +3,7 @@
 from typing import Any
 
 from headgate.base.events import CancelMarker, CheckpointBarrier
-from headgate.core.checkpoint.barrier_policy import BarrierPolicy
+from headgate.core.checkpoint.alignment import BarrierPolicy
 from headgate.core.checkpoint.outputs import CheckpointedOutputs
 from headgate.core.task.inputs import NetworkInput
 from tests.core.task.kit import WALL_MS, Lab, read_stream, take_all

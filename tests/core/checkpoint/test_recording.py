@@ -3,7 +3,7 @@
 from headgate.base.elements import Bundle, PickleSerializer
 from headgate.base.events import END_OF_PARTITION, CancelMarker, CheckpointBarrier, encode_event
 from headgate.core.buffers.buffer import Buffer, bundle_bytes
-from headgate.core.checkpoint.recording import InFlightRecorder
+from headgate.core.checkpoint.inputs import InFlightRecorder
 
 PICKLE = PickleSerializer()
 

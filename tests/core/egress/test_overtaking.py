@@ -5,6 +5,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.base.checkpoints import CheckpointKind
 from headgate.base.elements import Bundle, PickleSerializer
 from headgate.base.events import (
     CancelMarker,
@@ -14,7 +15,7 @@ from headgate.base.events import (
     encode_event,
 )
 from headgate.core.buffers.buffer import Buffer, BufferConsumer, begun_bytes, bundle_bytes
-from headgate.core.checkpoint.barrier_policy import BarrierPolicy
+from headgate.core.checkpoint.alignment import BarrierPolicy
 from headgate.core.checkpoint.outputs import OutputBarriers, Overtake, Sent
 from headgate.core.egress.partition import Partition
 from headgate.core.egress.pipelined import (
@@ -257,8 +258,8 @@ def test_barriers_that_wait_too_long_overtake() -> None:
 
 def test_nobody_waits_for_barriers_that_never_overtake() -> None:
     assert OutputBarriers(BarrierPolicy()).added(BARRIER, [0], 1_010) == [Sent(1)]
-    savepoint = BarrierPolicy(timeout_ms=100, may_overtake=lambda barrier: False)
-    assert OutputBarriers(savepoint).added(BARRIER, [0], 9_999) == [Sent(1)]
+    savepoint = CheckpointBarrier(1, 1_000, kind=CheckpointKind.SAVEPOINT)
+    assert OutputBarriers(PATIENT).added(savepoint, [0], 9_999) == [Sent(1)]
 
 
 def test_barrier_whose_time_is_over_when_it_is_added_overtakes_at_once() -> None:

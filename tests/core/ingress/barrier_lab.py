@@ -20,6 +20,7 @@ from headgate.core.buffers.buffer import Buffer
 from headgate.core.checkpoint.alignment import (
     AlignmentComplete,
     BarrierHandler,
+    BarrierPolicy,
     Block,
     ChannelDone,
     DeclineCheckpoint,
@@ -28,8 +29,7 @@ from headgate.core.checkpoint.alignment import (
     TakeSnapshot,
     UnblockChannels,
 )
-from headgate.core.checkpoint.barrier_policy import BarrierPolicy
-from headgate.core.checkpoint.recording import InFlightRecorder
+from headgate.core.checkpoint.inputs import InFlightRecorder
 
 Item: TypeAlias = bytes | CheckpointBarrier | CancelMarker | EndOfPartition
 

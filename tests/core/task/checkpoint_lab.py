@@ -35,7 +35,7 @@ from headgate.core.chain.context import Clock, OperatorContext
 from headgate.core.chain.operator import Operator, PollResult
 from headgate.core.chain.snapshots import OperatorRestored, OperatorSnapshot
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork
-from headgate.core.checkpoint.barrier_policy import BarrierPolicy
+from headgate.core.checkpoint.alignment import BarrierPolicy
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.checkpoint.snapshot import ChannelData, CheckpointPlan, TaskSnapshot
 from headgate.core.egress.partition import PartitionKind

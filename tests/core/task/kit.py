@@ -21,7 +21,7 @@ from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
-from headgate.core.checkpoint.barrier_policy import BarrierPolicy
+from headgate.core.checkpoint.alignment import BarrierPolicy
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.checkpoint.snapshot import ChannelData, CheckpointPlan, TaskSnapshot
 from headgate.core.egress.partition import Partition, PartitionKind, Wait, cannot_wait

@@ -11,7 +11,7 @@ from headgate.base.elements import Bundle, PickleSerializer
 from headgate.base.errors import InsufficientBuffers, PartitionError, SettingsInvalid
 from headgate.base.messages import CheckpointOrder
 from headgate.core.buffers.buffer import bundle_bytes
-from headgate.core.checkpoint.barrier_policy import BarrierPolicy
+from headgate.core.checkpoint.alignment import BarrierPolicy
 from headgate.core.checkpoint.snapshot import SnapshotTask
 from headgate.core.egress.router import CustomPartitioner
 from headgate.core.ingress.channel import LocalChannel, UnknownChannel

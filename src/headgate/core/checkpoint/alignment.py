@@ -7,6 +7,11 @@ taken at most once, and in their order; what is taken is completed or aborted; a
 only for one that was not taken yet and awaits others; a channel that has ended is awaited by none.
 
 The task calls on its own thread. Sources have no channels: their triggers are taken at once.
+
+Law of the policy: both sides of a task, its inputs and its outputs, ask the same one, so a barrier
+overtakes on both from the same moment on. Times are wall-clock milliseconds: a barrier carries the
+moment at which the Spark driver made it. Clocks differ, so a task never waits longer than the
+timeout from when it first saw the barrier, whatever the barrier says.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +21,31 @@ from typing import Final, TypeAlias
 import msgspec
 
 from headgate.base.events import CancelMarker, CheckpointBarrier
-from headgate.core.checkpoint.barrier_policy import BarrierPolicy
+
+AT_ONCE: Final = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierPolicy:
+    """How long barriers wait in their channels before they overtake the data before them.
+
+    Savepoints never overtake: they hold no data in flight.
+    """
+
+    exactly_once: bool = True
+    """If not, channels are never blocked and nothing overtakes: records may count twice."""
+    timeout_ms: int | None = None
+    """How long barriers stay in order; None: always, 0: they overtake at once."""
+
+    def overtakes_at_ms(self, barrier: CheckpointBarrier, seen_ms: float) -> float | None:
+        """From when on a barrier that was first seen at ``seen_ms`` overtakes; None: never."""
+        if not self.exactly_once or barrier.is_savepoint:
+            return None
+        if barrier.unaligned or self.timeout_ms == 0:
+            return AT_ONCE
+        if self.timeout_ms is None:
+            return None
+        return min(barrier.timestamp_ms, seen_ms) + self.timeout_ms
 
 
 @dataclass(frozen=True, slots=True)

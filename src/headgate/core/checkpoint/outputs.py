@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from headgate.base.events import CancelMarker, CheckpointBarrier
-from headgate.core.checkpoint.barrier_policy import BarrierPolicy
+from headgate.core.checkpoint.alignment import BarrierPolicy
 from headgate.core.checkpoint.snapshot import ChannelData
 from headgate.core.egress.writer import RecordWriter
 

@@ -14,7 +14,7 @@ from headgate.base.errors import HeadgateError, StateUnwritable
 from headgate.base.events import CheckpointBarrier
 from headgate.base.messages import CheckpointOrder
 from headgate.core.chain.snapshots import OperatorSnapshot
-from headgate.core.checkpoint.barrier_policy import BarrierPolicy
+from headgate.core.checkpoint.alignment import BarrierPolicy
 from headgate.core.state.backend import SnapshotFiles
 
 

@@ -40,9 +40,8 @@ from headgate.core.checkpoint.alignment import (
     TakeSnapshot,
     UnblockChannels,
 )
-from headgate.core.checkpoint.inputs import CheckpointedInputs
+from headgate.core.checkpoint.inputs import LIMIT_BYTES, CheckpointedInputs
 from headgate.core.checkpoint.outputs import CheckpointedOutputs
-from headgate.core.checkpoint.recording import LIMIT_BYTES
 from headgate.core.checkpoint.snapshot import (
     ChannelData,
     CheckpointPlan,

@@ -18,7 +18,7 @@ from headgate.base.ids import PartitionId
 from headgate.base.messages import ChannelOrder, TaskOrder, TaskState
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.spec import ChainSpec
-from headgate.core.checkpoint.barrier_policy import BarrierPolicy
+from headgate.core.checkpoint.alignment import BarrierPolicy
 from headgate.core.checkpoint.restored import TaskRestored, kept_by, reassigned_bundles
 from headgate.core.checkpoint.snapshot import CheckpointPlan, CheckpointWriting, SnapshotTask
 from headgate.core.egress.partition import PartitionKind, Wait
