@@ -20,8 +20,7 @@ from headgate.base.events import CheckpointBarrier
 from headgate.base.ids import PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.checkpoint.inputs import InFlightRecorder
-from headgate.core.egress.partition import Partition, PartitionKind
-from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.egress.partition import Partition, PartitionKind, PipelinedSubpartition
 from headgate.core.egress.router import Broadcast, RoundRobin
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.sender import SenderSession

@@ -24,7 +24,7 @@ from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
 from headgate.core.checkpoint.alignment import BarrierPolicy
 from headgate.core.checkpoint.outputs import Effect, OutputBarriers, Overtake, Sent
-from headgate.core.egress.pipelined import PipelinedSubpartition, overtake
+from headgate.core.egress.partition import PipelinedSubpartition, overtake
 from tests.core.ingress.barrier_lab import Inputs
 
 ROOM = 3

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.base.errors import TaskCancelled
 from headgate.base.settings import TransportKind
-from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.egress.partition import PipelinedSubpartition
 from headgate.core.task.environment import Input
 from headgate.host.net.exchange import Exchange
 from tests.host.conftest import MakeExchange

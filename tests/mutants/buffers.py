@@ -169,7 +169,7 @@ BUFFERS = (
     ),
     Mutant(
         "flush-notify-lost",
-        "core/egress/pipelined.py",
+        "core/egress/partition.py",
         "        if alone_with_data:  # of more than one buffer the reader already knows\n"
         "            self._tell_reader()\n",
         "",
@@ -178,7 +178,7 @@ BUFFERS = (
     ),
     Mutant(
         "end-untold",
-        "core/egress/pipelined.py",
+        "core/egress/partition.py",
         "        self.finished = True\n        self._tell_reader()\n",
         "        self.finished = True\n",
         "a reader that sleeps never learns of the end",
@@ -186,7 +186,7 @@ BUFFERS = (
     ),
     Mutant(
         "backlog-counts-the-open-buffer",
-        "core/egress/pipelined.py",
+        "core/egress/partition.py",
         "return max(0, self._data_queued - 1)",
         "return self._data_queued",
         "the receiver borrows a buffer for data that cannot be sent yet",
@@ -338,7 +338,7 @@ BUFFERS = (
     ),
     Mutant(
         "records-joined-though-they-have-times",
-        "core/egress/pipelined.py",
+        "core/egress/partition.py",
         "if (waiting.timestamps is None) != (bundle.timestamps is None):",
         "if waiting.timestamps is None and bundle.timestamps is not None and last is None:",
         "records with event times join records without: the times belong to others",
@@ -354,7 +354,7 @@ BUFFERS = (
     ),
     Mutant(
         "records-joined-to-the-first",
-        "core/egress/pipelined.py",
+        "core/egress/partition.py",
         "last = self._queue[-1].ready if self._queue else None",
         "last = self._queue[0].ready if self._queue else None",
         "later records join the first that wait, before a watermark or a barrier",

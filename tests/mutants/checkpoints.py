@@ -65,7 +65,7 @@ CHECKPOINTS = (
     ),
     Mutant(
         "data-after-the-barrier-recorded",
-        "core/egress/pipelined.py",
+        "core/egress/partition.py",
         "            at = number\n            break\n",
         "            at = number\n",
         "what was written after an aligned barrier is in the checkpoint when that overtakes",

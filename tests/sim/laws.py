@@ -17,7 +17,7 @@ from typing import Final
 from headgate.base.elements import ByteLike
 from headgate.base.errors import TransportError
 from headgate.base.settings import ExchangeSettings, FlowControl
-from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.egress.partition import PipelinedSubpartition
 from headgate.core.exchange.ends import ConsumerEnd, ProducerEnd
 from headgate.core.exchange.frames import Kind
 from headgate.core.ingress.remote import RemoteChannel

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from headgate.core.buffers.buffer import BufferConsumer, Lease, Segment
-from headgate.core.egress.partition import Partition
-from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.egress.partition import Partition, PipelinedSubpartition
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.channel import UnknownChannel
 from headgate.core.ingress.deserializer import Deserializer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.egress.partition import PipelinedSubpartition
 from tests.sim.__main__ import main
 
 

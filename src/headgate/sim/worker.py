@@ -15,7 +15,7 @@ from headgate.base.errors import ConnectFailed
 from headgate.base.ids import PartitionId, PeerName
 from headgate.base.settings import Compression, ExchangeSettings
 from headgate.core.buffers.buffer import cut_arena, stride_bytes
-from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.egress.partition import PipelinedSubpartition
 from headgate.core.egress.writer import RecordWriter, flush_by_time
 from headgate.core.exchange.ends import Address, ConsumerEnd
 from headgate.core.exchange.frames import NONCE_BYTES

@@ -19,7 +19,7 @@ from headgate.base.errors import ElementBroken
 from headgate.base.events import CheckpointBarrier
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
 from headgate.core.checkpoint.restored import kept_by, reassigned_bundles
-from headgate.core.egress.pipelined import overtake
+from headgate.core.egress.partition import overtake
 from headgate.core.egress.router import CustomPartitioner, KeyGroupPartitioner, Router
 from headgate.core.ingress.deserializer import Deserializer
 from tests.base.kit import bundles_apart

@@ -144,7 +144,7 @@ def test_an_unfinished_buffer_with_another_behind_it_is_a_bug(desk: Desk) -> Non
     first = desk.builder()
     second = desk.pool.try_request()
     assert second is not None
-    with pytest.raises(AssertionError, match="others behind it"):
+    with pytest.raises(AssertionError, match="others after it"):
         desk.subpartition.add(BufferBuilder(second).consumer())
     second.release()
     second.release()

@@ -15,8 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from headgate.base.elements import Bundle, Watermark
 from headgate.base.events import CheckpointBarrier
 from headgate.base.ids import PartitionId
-from headgate.core.egress.partition import PartitionKind
-from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.egress.partition import PartitionKind, PipelinedSubpartition
 from headgate.core.egress.router import Broadcast, CustomPartitioner, Router
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate

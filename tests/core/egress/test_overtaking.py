@@ -17,8 +17,8 @@ from headgate.base.events import (
 from headgate.core.buffers.buffer import Buffer, BufferConsumer, begun_bytes, bundle_bytes
 from headgate.core.checkpoint.alignment import BarrierPolicy
 from headgate.core.checkpoint.outputs import OutputBarriers, Overtake, Sent
-from headgate.core.egress.partition import Partition
-from headgate.core.egress.pipelined import (
+from headgate.core.egress.partition import (
+    Partition,
     PipelinedSubpartition,
     event_of,
     overtake,

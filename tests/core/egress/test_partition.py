@@ -12,8 +12,7 @@ from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, decode_eve
 from headgate.core.buffers.buffer import BufferBuilder
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.egress.blocking import BlockingSubpartition
-from headgate.core.egress.partition import Partition, PartitionKind
-from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.egress.partition import Partition, PartitionKind, PipelinedSubpartition
 from headgate.core.egress.router import Forward
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.view import View

@@ -21,7 +21,7 @@ from headgate.base.events import (
 )
 from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer
 from headgate.core.buffers.global_pool import GlobalPool
-from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.egress.partition import PipelinedSubpartition
 from headgate.core.exchange.view import View
 from tests.arena import assert_all_home, plain_pool
 from tests.core.egress.kit import ORDERS
@@ -278,7 +278,7 @@ def test_an_unfinished_buffer_with_others_behind_it_is_a_bug(make_pool: MakePool
         assert lease is not None
         builders.append(BufferBuilder(lease))
         subpartition.add(builders[-1].consumer())
-    with pytest.raises(AssertionError, match="others behind it"):
+    with pytest.raises(AssertionError, match="others after it"):
         subpartition.poll()
     for builder in builders:
         builder.finish()

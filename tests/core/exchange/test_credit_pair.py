@@ -20,7 +20,7 @@ from headgate.base.elements import PickleSerializer
 from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, Event, decode_event
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.core.buffers.buffer import Buffer, BufferBuilder, Segment
-from headgate.core.egress.pipelined import PipelinedSubpartition, event_of
+from headgate.core.egress.partition import PipelinedSubpartition, event_of
 from headgate.core.ingress.gate import BufferOrEvent
 from tests.core.pair import (
     Pair,

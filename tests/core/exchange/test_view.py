@@ -7,7 +7,7 @@ import pytest
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
 from headgate.core.egress.blocking import BlockingSubpartition
-from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.egress.partition import PipelinedSubpartition
 from headgate.core.exchange.view import View
 from tests.core.exchange.kit import ListStore
 

@@ -8,7 +8,7 @@ from headgate.base.elements import Bundle
 from headgate.core.buffers.local_pool import LocalPool
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.outputs import NetworkOutput
-from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.egress.partition import PipelinedSubpartition
 from headgate.core.egress.writer import Flusher, RecordWriter
 from headgate.core.exchange.link import Link
 from headgate.core.exchange.outbox import Outbox

@@ -64,7 +64,7 @@ class BlockingSubpartition:
         except BaseException:
             consumer.close()
             raise
-        assert self._current is None, "an unfinished buffer has others behind it"
+        assert self._current is None, "an unfinished buffer has others after it"
         self._current = consumer
         self.flush()
         return True
