@@ -17,7 +17,7 @@ from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import BufferBuilder
 from headgate.core.egress.partition import Partition, PartitionKind
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.exchange.ends import Address
+from headgate.core.exchange.link import Address
 from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.task.environment import Input, RemoteProducer

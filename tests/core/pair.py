@@ -13,7 +13,6 @@ from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
 from headgate.core.egress.partition import Partition, PartitionKind
 from headgate.core.exchange.compression import CompressionCodec
-from headgate.core.exchange.ends import Address, ConsumerEnd, ProducerEnd
 from headgate.core.exchange.frames import (
     BUFFER_HEAD,
     PREFIX,
@@ -23,7 +22,7 @@ from headgate.core.exchange.frames import (
     PartitionRequest,
     decode,
 )
-from headgate.core.exchange.link import Link
+from headgate.core.exchange.link import Address, ConsumerEnd, Link, ProducerEnd
 from headgate.core.ingress.gate import BufferOrEvent, Gate
 from headgate.core.ingress.remote import RemoteChannel
 from headgate.core.task.environment import Environment, Input, RemoteProducer

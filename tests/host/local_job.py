@@ -19,7 +19,7 @@ from headgate.base.messages import (
 )
 from headgate.control.split_assignment import SplitAssignment
 from headgate.core.chain.operator import Operator
-from headgate.core.exchange.ends import Address
+from headgate.core.exchange.link import Address
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.core.operators.split_discovery import pickled_splits

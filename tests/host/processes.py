@@ -14,7 +14,7 @@ from typing import Any
 
 from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings
-from headgate.core.exchange.ends import Address
+from headgate.core.exchange.link import Address
 from headgate.core.task.environment import Input, RemoteProducer
 
 ROOT = Path(__file__).parents[2]

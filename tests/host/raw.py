@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 from headgate.base.ids import ChannelId, PeerName
 from headgate.base.settings import ExchangeSettings
-from headgate.core.exchange.ends import Address
 from headgate.core.exchange.frames import (
     NONCE_BYTES,
     PREFIX,
@@ -18,7 +17,7 @@ from headgate.core.exchange.frames import (
     encode_buffer_head,
 )
 from headgate.core.exchange.handshake import Handshake
-from headgate.core.exchange.link import make_handshake
+from headgate.core.exchange.link import Address, make_handshake
 from tests.host.rig import PATIENCE_S, SECRET
 
 

@@ -13,7 +13,7 @@ from headgate.base.spilling import SpillRoom
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import RoundRobin, Router
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.exchange.ends import ProducerEnd
+from headgate.core.exchange.link import ProducerEnd
 from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
 from headgate.core.ingress.gate import InputGate
 from headgate.core.ingress.union import UnionGate

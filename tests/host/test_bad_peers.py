@@ -31,7 +31,6 @@ from headgate.base.errors import (
 from headgate.base.events import CheckpointBarrier, encode_event
 from headgate.base.ids import ChannelId, PartitionId
 from headgate.base.settings import Compression, FlowControl, TransportKind
-from headgate.core.exchange.ends import Address
 from headgate.core.exchange.frames import (
     FLAG_COMPRESSED,
     FLAG_EVENT,
@@ -44,6 +43,7 @@ from headgate.core.exchange.frames import (
     LinkWelcome,
     PartitionRequest,
 )
+from headgate.core.exchange.link import Address
 from headgate.core.task.environment import RemoteProducer
 from headgate.host.net.exchange import Exchange
 from tests.host.conftest import MakeExchange

@@ -18,8 +18,8 @@ from headgate.base.elements import ByteLike
 from headgate.base.errors import TransportError
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.core.egress.partition import PipelinedSubpartition
-from headgate.core.exchange.ends import ConsumerEnd, ProducerEnd
 from headgate.core.exchange.frames import Kind
+from headgate.core.exchange.link import ConsumerEnd, ProducerEnd
 from headgate.core.ingress.remote import RemoteChannel
 from headgate.sim.faults import Faults
 from headgate.sim.network import Pipe, SimConnection

@@ -17,8 +17,8 @@ from headgate.base.settings import Compression, ExchangeSettings
 from headgate.core.buffers.buffer import cut_arena, stride_bytes
 from headgate.core.egress.partition import PipelinedSubpartition
 from headgate.core.egress.writer import RecordWriter, flush_by_time
-from headgate.core.exchange.ends import Address, ConsumerEnd
 from headgate.core.exchange.frames import NONCE_BYTES
+from headgate.core.exchange.link import Address, ConsumerEnd
 from headgate.core.task.environment import Environment
 from headgate.sim.clock import Clock
 from headgate.sim.network import Network, SimConnection, Wire

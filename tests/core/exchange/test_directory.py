@@ -3,8 +3,7 @@
 from headgate.base.errors import PeerLost
 from headgate.base.ids import PeerName
 from headgate.core.buffers.global_pool import GlobalPool
-from headgate.core.exchange.ends import Address, ConsumerEnd, Directory
-from headgate.core.exchange.link import LinkState
+from headgate.core.exchange.link import Address, ConsumerEnd, Directory, LinkState
 from tests.arena import assert_all_home, plain_pool
 from tests.core.pair import SECRET, SMALL
 

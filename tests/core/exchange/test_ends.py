@@ -15,8 +15,8 @@ from headgate.base.errors import (
 from headgate.base.events import CheckpointBarrier, EndOfPartition, EndOfSuperstep, TaskEvent
 from headgate.base.ids import PartitionId, PeerName
 from headgate.base.settings import FlowControl
-from headgate.core.exchange.ends import ConsumerEnd
 from headgate.core.exchange.frames import AddCredit, Kind, PartitionRequest
+from headgate.core.exchange.link import ConsumerEnd
 from headgate.core.task.environment import Input, RemoteProducer
 from tests.arena import assert_all_home, plain_pool
 from tests.core.ingress.credit import credit_of

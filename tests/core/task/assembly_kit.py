@@ -11,7 +11,7 @@ from headgate.core.chain.spec import ChainSpec, OperatorSpec, PartitionSpec, ToN
 from headgate.core.checkpoint.snapshot import SnapshotTask, SnapshotWriting, TaskSnapshot
 from headgate.core.egress.router import RoundRobin, Router
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.exchange.ends import Address
+from headgate.core.exchange.link import Address
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator

@@ -17,7 +17,7 @@ from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer, Lease, Segment
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.buffers.local_pool import LocalPool, OfferAnswer
-from headgate.core.exchange.ends import Address, ConsumerEnd, Directory
+from headgate.core.exchange.link import Address, ConsumerEnd, Directory
 from headgate.core.exchange.view import NO_LIMIT
 from headgate.core.ingress.channel import (
     Backoff,

@@ -23,7 +23,7 @@ from headgate.core.checkpoint.restored import TaskRestored, kept_by, reassigned_
 from headgate.core.checkpoint.snapshot import CheckpointPlan, CheckpointWriting, SnapshotTask
 from headgate.core.egress.partition import PartitionKind, Wait
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.exchange.ends import Address
+from headgate.core.exchange.link import Address
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.union import UnionGate

@@ -15,7 +15,7 @@ from msgspec import structs
 from headgate.base.errors import TaskCancelled
 from headgate.base.messages import TaskFigures, TaskOrder
 from headgate.core.checkpoint.restored import CheckpointReader, TaskRestored, read_restore
-from headgate.core.exchange.ends import Address
+from headgate.core.exchange.link import Address
 from headgate.core.task.assembly import AssembledTask, TaskAssembly, Thread
 
 

@@ -21,8 +21,8 @@ from headgate.core.egress.blocking import EntryStore
 from headgate.core.egress.partition import Partition, PartitionKind, Wait, cannot_wait
 from headgate.core.egress.registry import EventDispatcher, PartitionRegistry
 from headgate.core.exchange.compression import CompressionCodec
-from headgate.core.exchange.ends import Address, ConsumerEnd, Directory, ProducerEnd
 from headgate.core.exchange.frames import MAX_RUNTIME_EVENT_BYTES
+from headgate.core.exchange.link import Address, ConsumerEnd, Directory, ProducerEnd
 from headgate.core.ingress.channel import Backoff, Channel, Later, LocalChannel, UnknownChannel
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate, InputGate

@@ -17,8 +17,7 @@ from typing import Final
 from headgate.base.errors import ConnectFailed, PeerBusy, PeerLost, SettingsInvalid
 from headgate.base.ids import PeerName
 from headgate.base.settings import ExchangeSettings
-from headgate.core.exchange.ends import Address, ProducerEnd
-from headgate.core.exchange.link import Link, LinkState
+from headgate.core.exchange.link import Address, Link, LinkState, ProducerEnd
 from headgate.host.net.loop import READ, WRITE, Loop, now_ms
 from headgate.host.net.throttled_log import ThrottledLog
 from headgate.host.net.transport import HANG_UPS, PlainTransport, Tls, Transport

@@ -32,9 +32,8 @@ from headgate.core.buffers.buffer import PAGE_BYTES, Segment, cut_arena, stride_
 from headgate.core.buffers.sizing import segment_count
 from headgate.core.egress.writer import Flusher, RecordWriter, flush_by_time
 from headgate.core.exchange.compression import CompressionCodec
-from headgate.core.exchange.ends import Address, ConsumerEnd
 from headgate.core.exchange.frames import NONCE_BYTES
-from headgate.core.exchange.link import Link
+from headgate.core.exchange.link import Address, ConsumerEnd, Link
 from headgate.core.task.environment import Environment
 from headgate.host.files.partition_files import PartitionFiles
 from headgate.host.net.baton import Baton, Turn

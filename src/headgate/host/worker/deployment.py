@@ -15,7 +15,7 @@ from headgate.base.messages import TaskFigures, TaskOrder, TaskState
 from headgate.core.chain.context import Clock
 from headgate.core.chain.log_facts import facts_of_task, logged_with
 from headgate.core.checkpoint.restored import TaskRestored
-from headgate.core.exchange.ends import Address
+from headgate.core.exchange.link import Address
 from headgate.core.state.backend import Backends
 from headgate.core.task.assembly import AssembledTask, TaskAssembly
 from headgate.core.task.deployment import DeployedTasks

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from headgate.base.messages import CheckpointAcked, Deploy, Failure, Shutdown, TaskOrder
 from headgate.control.effects import Send
 from headgate.control.error_classes import is_consequence
-from headgate.core.exchange.ends import Address
+from headgate.core.exchange.link import Address
 from headgate.core.task.assembly import AssembledTask, JobInfo, TaskAssembly
 from headgate.core.task.deployment import DeployedTasks
 from headgate.core.task.runs import Report, TaskReported, TaskRuns
