@@ -34,7 +34,7 @@ from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import Broadcast, Forward
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.deserializer import Deserializer
-from headgate.core.ingress.union import UnionGate
+from headgate.core.ingress.gate import UnionGate
 from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.core.task.inputs import ENDED, NetworkInput
 from tests.core.exchange.kit import Deflate

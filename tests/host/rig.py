@@ -15,8 +15,7 @@ from headgate.core.egress.router import RoundRobin, Router
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.link import ProducerEnd
 from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
-from headgate.core.ingress.gate import InputGate
-from headgate.core.ingress.union import UnionGate
+from headgate.core.ingress.gate import InputGate, UnionGate
 from headgate.core.task.environment import Here, Input, Place, RemoteProducer
 from headgate.core.task.task import StepResult
 from headgate.host.net.exchange import Exchange

@@ -9,8 +9,7 @@ from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.frames import BufferSize, CancelReceiver
 from headgate.core.exchange.view import NO_LIMIT
-from headgate.core.ingress.gate import Gate
-from headgate.core.ingress.union import UnionGate
+from headgate.core.ingress.gate import Gate, UnionGate
 from headgate.core.task.environment import Here, Input, RemoteProducer, UnplacedProducer
 from tests.core.pair import ADDRESS, PARTITION, Pair, read_all, write
 

@@ -315,44 +315,44 @@ def test_ended_channel_and_closed_gate_are_not_blocked() -> None:
     assert channel.blocks == other.blocks == []
 
 
-def test_held_channel_is_read_but_its_producer_may_not_send() -> None:
+def test_channel_with_a_paused_producer_is_read_but_gets_nothing_new() -> None:
     gate, (channel, _) = make_gate(2)
-    gate.hold(0)
+    gate.pause_producer(0)
     channel.put(b"x")
     assert plain(gate.poll()) == (0, b"x", False)
-    gate.let_go(0)
-    gate.let_go(0)
+    gate.resume_producer(0)
+    gate.resume_producer(0)
     assert channel.blocks == [True, False]
 
 
-@pytest.mark.parametrize("let_go_first", [True, False])
-def test_channel_goes_on_when_it_is_neither_blocked_nor_held(let_go_first: bool) -> None:
+@pytest.mark.parametrize("resumed_first", [True, False])
+def test_channel_goes_on_when_it_is_neither_blocked_nor_paused(resumed_first: bool) -> None:
     gate, (channel, _) = make_gate(2)
-    gate.hold(0)
+    gate.pause_producer(0)
     gate.block(0)
-    (gate.let_go if let_go_first else gate.unblock)(0)
+    (gate.resume_producer if resumed_first else gate.unblock)(0)
     assert False not in channel.blocks
-    (gate.unblock if let_go_first else gate.let_go)(0)
+    (gate.unblock if resumed_first else gate.resume_producer)(0)
     assert channel.blocks[-1] is False
 
 
-def test_channel_that_takes_the_place_of_a_held_unknown_one_is_held() -> None:
+def test_channel_that_takes_the_place_of_a_paused_unknown_one_is_paused() -> None:
     gate, channel = unknown_gate()
-    gate.hold(0)
+    gate.pause_producer(0)
     gate.replace(channel)
     assert channel.blocks == [True]
-    gate.let_go(0)
+    gate.resume_producer(0)
     assert channel.blocks == [True, False]
 
 
-def test_ended_channel_and_closed_gate_are_not_held() -> None:
+def test_ended_channel_and_closed_gate_are_not_paused() -> None:
     gate, (channel, other) = make_gate(2)
     channel.put(END_OF_PARTITION)
     gate.poll()
-    gate.hold(0)
+    gate.pause_producer(0)
     gate.close()
-    gate.hold(1)
-    gate.let_go(1)
+    gate.pause_producer(1)
+    gate.resume_producer(1)
     assert channel.blocks == other.blocks == []
 
 
@@ -487,7 +487,7 @@ class GateTwin(RuleBasedStateMachine):
         self.put: list[deque[bytes | Event]] = [deque() for _ in range(count)]
         self.over = [False] * count  # has the end been put in
         self.blocked = [False] * count
-        self.held = [False] * count
+        self.paused = [False] * count
         self.waited = [0] * count  # polls since it became ready
         self.number = 0
         self.asleep = True
@@ -530,12 +530,12 @@ class GateTwin(RuleBasedStateMachine):
         self.waited[index] = 0
         (self.gate.block if blocks else self.gate.unblock)(index)
 
-    @rule(index=st.integers(0, 4), holds=st.booleans())
-    def channel_is_held_or_let_go(self, index: int, holds: bool) -> None:
+    @rule(index=st.integers(0, 4), pauses=st.booleans())
+    def producer_is_paused_or_resumed(self, index: int, pauses: bool) -> None:
         if index >= len(self.channels) or self.channels[index].releases:
             return
-        self.held[index] = holds
-        (self.gate.hold if holds else self.gate.let_go)(index)
+        self.paused[index] = pauses
+        (self.gate.pause_producer if pauses else self.gate.resume_producer)(index)
 
     @rule(index=st.integers(0, 4))
     def channel_is_ready_for_nothing(self, index: int) -> None:
@@ -572,7 +572,7 @@ class GateTwin(RuleBasedStateMachine):
         assert self.gate.finished == all(ended)
         assert [bool(channel.releases) for channel in self.channels] == ended
         for index, channel in enumerate(self.channels):
-            stops = self.blocked[index] or self.held[index]
+            stops = self.blocked[index] or self.paused[index]
             assert channel.releases or stops == (channel.blocks[-1:] == [True])
         if any(self._readable()):
             assert self.gate.available() and not self.asleep, "a wake-up was lost"

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from headgate.base.errors import TaskCancelled
 from headgate.base.events import END_OF_PARTITION, TaskEvent
 from headgate.core.buffers.buffer import Buffer
-from headgate.core.ingress.union import UnionGate
+from headgate.core.ingress.gate import UnionGate
 from tests.core.ingress.kit import OVERTAKING, ScriptedChannel, make_gate, plain
 
 
@@ -118,8 +118,8 @@ def test_channels_are_blocked_and_looked_into_by_their_number_in_the_union() -> 
     assert union.poll() is None and not union.available()
     union.unblock(3)
     assert union.available() and plain(union.poll()) == (3, b"x", False)
-    union.hold(2)
-    union.let_go(2)
+    union.pause_producer(2)
+    union.resume_producer(2)
     assert second[0].blocks == [True, False] and first[0].blocks == []
 
 

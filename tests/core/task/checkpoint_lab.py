@@ -41,8 +41,7 @@ from headgate.core.checkpoint.snapshot import ChannelData, CheckpointPlan, TaskS
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import CustomPartitioner
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.ingress.gate import Gate, InputGate
-from headgate.core.ingress.union import UnionGate
+from headgate.core.ingress.gate import Gate, InputGate, UnionGate
 from headgate.core.operators.source import SourceOperator
 from headgate.core.task.environment import Environment, Here, Input, RemoteProducer
 from headgate.core.task.idling import SourceIdling

@@ -28,8 +28,7 @@ from headgate.core.egress.partition import Partition, PartitionKind, Wait, canno
 from headgate.core.egress.router import RoundRobin, Router
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.deserializer import Deserializer
-from headgate.core.ingress.gate import Gate, InputGate
-from headgate.core.ingress.union import UnionGate
+from headgate.core.ingress.gate import Gate, InputGate, UnionGate
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.core.task.environment import Environment, Here, Input

@@ -15,8 +15,7 @@ from headgate.base.settings import MIB
 from headgate.core.buffers.buffer import Buffer, buffer_bytes
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.checkpoint.snapshot import ChannelData
-from headgate.core.ingress.gate import Gate, InputGate
-from headgate.core.ingress.union import UnionGate
+from headgate.core.ingress.gate import Gate, InputGate, UnionGate
 
 LIMIT_BYTES: Final = 256 * MIB
 
@@ -331,11 +330,9 @@ def number_channels(
     return found
 
 
-def single_gates(gate: InputGate) -> list[InputGate]:
+def single_gates(gate: InputGate) -> Sequence[Gate]:
     """The gates that a union is made of, or the gate itself."""
-    if not isinstance(gate, UnionGate):
-        return [gate]
-    return [single for part in gate.gates for single in single_gates(part)]
+    return gate.gates if isinstance(gate, UnionGate) else [gate]
 
 
 def give_back(

@@ -123,13 +123,15 @@ class RestoredInput:
 
     def __init__(
         self,
-        hold: Callable[[int], None] = lambda channel: None,
-        let_go: Callable[[int], None] = lambda channel: None,
+        pause: Callable[[int], None] = lambda channel: None,
+        resume: Callable[[int], None] = lambda channel: None,
     ) -> None:
-        """``hold`` is called with a channel that begins with something, ``let_go`` when all of that
-        has been read."""
-        self._hold = hold
-        self._let_go = let_go
+        """``pause`` is called with a channel that begins with something.
+
+        ``resume`` is called with it when all of that has been read.
+        """
+        self._pause = pause
+        self._resume = resume
         self._left: dict[int, int] = {}
         self._reassigned: deque[tuple[int, Iterator[Buffer]]] = deque()
         self._channels: deque[tuple[int, Iterator[Buffer]]] = deque()
@@ -188,12 +190,12 @@ class RestoredInput:
     ) -> None:
         waiting.append((channel, buffers))
         self._left[channel] = self._left.get(channel, 0) + 1
-        self._hold(channel)
+        self._pause(channel)
 
     def _used_up(self, channel: int) -> None:
         self._left[channel] -= 1
         if not self._left[channel]:
-            self._let_go(channel)
+            self._resume(channel)
 
 
 RecordFilter: TypeAlias = Callable[[Bundle], Bundle]

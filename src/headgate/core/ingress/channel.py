@@ -4,6 +4,7 @@ Life of a channel: request → next … next → release. An error that arrives 
 raised at the next access. The remote channel has a file of its own.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
@@ -48,40 +49,55 @@ class ChannelStatistics(msgspec.Struct, frozen=True):
     uses_credit: bool = False
 
 
-class Channel(Protocol):
+class Channel(ABC):
     """A gate's part from one producer."""
 
     index: int
 
-    def request(self) -> None: ...
+    @abstractmethod
+    def request(self) -> None:
+        """Ask for the subpartition."""
 
-    def next(self) -> BufferAndAvailability | None: ...
+    @abstractmethod
+    def next(self) -> BufferAndAvailability | None:
+        """The next buffer, or None: not now."""
 
-    def block(self) -> None:
+    def block(self) -> None:  # noqa: B027 - most channels have nothing to do
         """Nobody reads for a while: ask for nothing more. Idempotent, as is its end."""
 
-    def unblock(self) -> None: ...
+    def unblock(self) -> None:  # noqa: B027
+        """It is read again."""
 
     def queued(self) -> Sequence[Buffer]:
         """What has arrived and was not read; it stays where it is."""
+        return ()
 
     def peek(self) -> Iterator[Buffer]:
         """What waits in this process, also with the producer; it stays, and is not the caller's."""
+        return iter(())
 
     def failure(self) -> Exception | None:
         """What the channel has met and will raise, after what has arrived before."""
+        return None
 
     def waiting(self) -> int:
         """Data buffers that were not read, here or still with the producer, as far as known."""
+        return 0
 
-    def resize(self, size: int) -> None:
+    def resize(self, size: int) -> None:  # noqa: B027
         """Ask the producer for data buffers of at most so many bytes."""
 
-    def send_event(self, event: TaskEvent) -> None: ...
+    @abstractmethod
+    def send_event(self, event: TaskEvent) -> None:
+        """Send an event back to the producer."""
 
-    def release(self) -> None: ...
+    @abstractmethod
+    def release(self) -> None:
+        """The end; idempotent."""
 
-    def statistics(self) -> ChannelStatistics: ...
+    def statistics(self) -> ChannelStatistics:
+        """Its figures now."""
+        return ChannelStatistics()
 
 
 class GatePort(Protocol):
@@ -128,7 +144,7 @@ def keep_event(kept: list[TaskEvent], event: TaskEvent, partition: PartitionId) 
     kept.append(event)
 
 
-class LocalChannel:
+class LocalChannel(Channel):
     """Reads a partition of the same process; buffers are handed over, never copied."""
 
     def __init__(
@@ -205,16 +221,6 @@ class LocalChannel:
                 raise
         return BufferAndAvailability(buffer, polled.more)
 
-    def block(self) -> None:
-        """What is not read stays with the producer, which it holds up."""
-
-    def unblock(self) -> None:
-        """The gate looks again."""
-
-    def queued(self) -> Sequence[Buffer]:
-        """Nothing: what was not read is the producer's."""
-        return ()
-
     def peek(self) -> Iterator[Buffer]:
         """What waits with the producer."""
         return iter(()) if self._view is None else self._view.peek()
@@ -275,10 +281,11 @@ class LocalChannel:
         self._gate.channel_ready(self.index)
 
 
-class UnknownChannel:
+class UnknownChannel(Channel):
     """Stands in for a channel whose producer has not been placed.
 
-    It keeps a request in mind, and the task events that were sent. It also keeps the exclusive
+    It remembers a request, and the task events that were sent; the gate remembers whether the
+    channel is blocked and how long its buffers may be. It also keeps the exclusive
     buffers that the channel will need if the producer is elsewhere: claimed only then, others may
     hold them who wait for this very channel to read.
     """
@@ -319,27 +326,6 @@ class UnknownChannel:
     def next(self) -> BufferAndAvailability | None:
         return None
 
-    def block(self) -> None:
-        """The gate remembers it for the channel to come."""
-
-    def unblock(self) -> None:
-        """The gate remembers it for the channel to come."""
-
-    def queued(self) -> Sequence[Buffer]:
-        return ()
-
-    def peek(self) -> Iterator[Buffer]:
-        return iter(())
-
-    def failure(self) -> Exception | None:
-        return None
-
-    def waiting(self) -> int:
-        return 0
-
-    def resize(self, size: int) -> None:
-        """The gate remembers it for the channel to come."""
-
     def send_event(self, event: TaskEvent) -> None:
         """It waits for the channel to come."""
         keep_event(self.unsent, event, self.partition)
@@ -350,6 +336,3 @@ class UnknownChannel:
         kept, self._kept = self._kept, []
         if pool is not None:
             pool.unclaim(self, kept)
-
-    def statistics(self) -> ChannelStatistics:
-        return ChannelStatistics()

@@ -1,4 +1,4 @@
-"""The input gate: all channels of one consumed output, read fairly.
+"""Input gates: all channels of one consumed output, read fairly, and unions of gates.
 
 Law: a channel with data stands in the queue once; one that has more goes to its end, so none is
 starved. Only a barrier that has overtaken goes to the front. A blocked channel gives nothing until
@@ -6,11 +6,13 @@ it is unblocked, but its error is raised. When every channel has delivered its e
 gate is finished and gives nothing more. Events come out decoded, compressed buffers expanded.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import TypeAlias
 
 import msgspec
 
@@ -43,59 +45,6 @@ class BufferOrEvent(msgspec.Struct):
     more: bool
 
 
-class InputGate(Protocol):
-    """One gate or a union of several."""
-
-    notify: Callable[[], None]
-    """Called when the gate has something after it had nothing."""
-    on_announced: Callable[[int, CheckpointBarrier], None]
-    """Called when a barrier has arrived in a channel and was not read yet."""
-    on_arrived: Callable[[int, Buffer], None] | None
-    """Called with every buffer and event as it arrives, before anybody can read it. One of a
-    producer in this process arrives when it is read; one from elsewhere may be compressed."""
-
-    def poll(self) -> BufferOrEvent | None: ...
-
-    def available(self) -> bool: ...
-
-    def block(self, channel: int) -> None:
-        """Read nothing more of a channel, and let its producer send no more. Idempotent."""
-
-    def unblock(self, channel: int) -> None:
-        """Read it again. Idempotent."""
-
-    def hold(self, channel: int) -> None:
-        """Let the producer send no more for now, blocked or not. Idempotent."""
-
-    def let_go(self, channel: int) -> None:
-        """End of the hold. Idempotent."""
-
-    def queued(self, channel: int) -> Sequence[Buffer]:
-        """What has arrived in a channel and was not read; it stays there."""
-
-    def expand(self, data: ByteLike) -> ByteLike:
-        """The payload of a compressed buffer as it was."""
-
-    def copy_waiting(self, channel: int, copier: WaitingCopier) -> None:
-        """Copy what waits in a channel in this process; it stays there."""
-
-    def waiting(self) -> int:
-        """Data buffers that were not read, of all channels, at both ends."""
-
-    def resize(self, size: int) -> None:
-        """Ask all producers for data buffers of at most so many bytes."""
-
-    def send_event(self, event: TaskEvent) -> None: ...
-
-    def close(self) -> None: ...
-
-    @property
-    def channel_count(self) -> int: ...
-
-    @property
-    def finished(self) -> bool: ...
-
-
 @dataclass(frozen=True, slots=True)
 class GateStatistics:
     """A moment of a gate, over all its channels."""
@@ -105,7 +54,7 @@ class GateStatistics:
     figures: GateFigures
 
 
-def send_to_all(receivers: Sequence[Channel | InputGate], event: TaskEvent) -> None:
+def send_to_all(receivers: Sequence["Channel | Gate"], event: TaskEvent) -> None:
     """Send an event through all of them, whatever some raise; the first error is raised."""
     failures: list[HeadgateError] = []
     for receiver in receivers:
@@ -117,14 +66,6 @@ def send_to_all(receivers: Sequence[Channel | InputGate], event: TaskEvent) -> N
         raise failures[0]
 
 
-def _nobody() -> None:
-    """The default for ``notify``."""
-
-
-def unannounced(channel: int, barrier: CheckpointBarrier) -> None:
-    """The default for ``on_announced``: it is enough to read barriers."""
-
-
 class Gate:
     """One consumed output. Its pool holds the floating buffers of all its channels."""
 
@@ -133,9 +74,13 @@ class Gate:
     ) -> None:
         self.name = name
         self.pool = pool
-        self.notify: Callable[[], None] = _nobody
-        self.on_announced: Callable[[int, CheckpointBarrier], None] = unannounced
+        self.notify: Callable[[], None] = lambda: None
+        """Called when the gate has something after it had nothing."""
+        self.on_announced: Callable[[int, CheckpointBarrier], None] = lambda channel, barrier: None
+        """Called when a barrier has arrived in a channel and was not read yet."""
         self.on_arrived: Callable[[int, Buffer], None] | None = None
+        """Called with every buffer and event as it arrives, before anybody can read it. One of a
+        producer in this process arrives when it is read; one from elsewhere may be compressed."""
         self.finished = False
         self.closed = False
         self._segment_bytes = segment_bytes
@@ -145,7 +90,7 @@ class Gate:
         self._queued: list[bool] = []
         self._ended: list[bool] = []
         self._blocked: list[bool] = []
-        self._held: list[bool] = []
+        self._paused: list[bool] = []
         self._left = 0
         self._size = NO_LIMIT
         self._requested = False
@@ -160,7 +105,7 @@ class Gate:
         self._queued = [False] * len(channels)
         self._ended = [False] * len(channels)
         self._blocked = [False] * len(channels)
-        self._held = [False] * len(channels)
+        self._paused = [False] * len(channels)
         self._left = len(channels)
 
     def replace(self, channel: Channel) -> None:
@@ -171,7 +116,7 @@ class Gate:
             channel.release()
             return
         self._channels[channel.index] = channel
-        if self._blocked[channel.index] or self._held[channel.index]:
+        if self._blocked[channel.index] or self._paused[channel.index]:
             channel.block()
         if self._size != NO_LIMIT:
             channel.resize(self._size)
@@ -239,21 +184,21 @@ class Gate:
         if not self._blocked[channel] or self.closed:
             return
         self._blocked[channel] = False
-        if not self._held[channel]:
+        if not self._paused[channel]:
             self._channels[channel].unblock()
         self.channel_ready(channel)
 
-    def hold(self, channel: int) -> None:
+    def pause_producer(self, channel: int) -> None:
         """Let the producer send no more; what has arrived can be read. Idempotent."""
         if not self._ended[channel] and not self.closed:
-            self._held[channel] = True
+            self._paused[channel] = True
             self._channels[channel].block()
 
-    def let_go(self, channel: int) -> None:
+    def resume_producer(self, channel: int) -> None:
         """The producer may send again, unless the channel is blocked. Idempotent."""
-        if not self._held[channel] or self.closed:
+        if not self._paused[channel] or self.closed:
             return
-        self._held[channel] = False
+        self._paused[channel] = False
         if not self._blocked[channel]:
             self._channels[channel].unblock()
 
@@ -436,3 +381,167 @@ class Gate:
     def _check_open(self) -> None:
         if self.closed:
             raise TaskCancelled(f"gate {self.name} is closed: its task was cancelled")
+
+
+class UnionGate:
+    """Several gates read as one, channels numbered through. Closing it closes the gates.
+
+    Law: channel index = offset of its gate + index within it; gates with data stand in a queue,
+    each once, and take turns; one with a barrier that has overtaken goes to the front. The union is
+    finished when all of its gates are. It sets the callbacks of its gates.
+    """
+
+    def __init__(self, gates: Sequence[Gate]) -> None:
+        assert len(gates) > 1, "a union has at least two gates"
+        self.notify: Callable[[], None] = lambda: None
+        self.on_announced: Callable[[int, CheckpointBarrier], None] = lambda channel, barrier: None
+        self.closed = False
+        self._on_arrived: Callable[[int, Buffer], None] | None = None
+        self._gates = gates
+        self._offsets: list[int] = []
+        self._count = 0
+        self._queue: deque[int] = deque()
+        self._queued = [False] * len(gates)
+        self._left = set(range(len(gates)))
+        for number, gate in enumerate(gates):
+            self._offsets.append(self._count)
+            self._count += gate.channel_count
+            gate.notify = partial(self._gate_ready, number)
+            gate.on_announced = partial(self._announced, number)
+            if gate.available():
+                self._gate_ready(number)
+
+    def poll(self) -> BufferOrEvent | None:
+        """The next buffer or event of any gate, or None: nothing now."""
+        if self.closed:
+            raise TaskCancelled("the union gate is closed: its task was cancelled")
+        queue = self._queue
+        while queue:
+            number = queue.popleft()
+            self._queued[number] = False
+            gate = self._gates[number]
+            arrival = gate.poll()
+            if gate.finished:
+                self._left.discard(number)
+            elif arrival is not None and (arrival.more or gate.available()):
+                self._queued[number] = True
+                queue.append(number)
+            if arrival is not None:
+                arrival.channel += self._offsets[number]
+                arrival.more = bool(queue)
+                return arrival
+        return None
+
+    def available(self) -> bool:
+        """Whether ``poll`` is worth a call."""
+        return bool(self._queue) or self.closed or self.finished
+
+    def block(self, channel: int) -> None:
+        """Read nothing more of a channel. Idempotent."""
+        gate, index = self._find(channel)
+        gate.block(index)
+
+    def unblock(self, channel: int) -> None:
+        """Read a channel again. Idempotent."""
+        gate, index = self._find(channel)
+        gate.unblock(index)
+
+    def pause_producer(self, channel: int) -> None:
+        """Let the producer of a channel send no more for now. Idempotent."""
+        gate, index = self._find(channel)
+        gate.pause_producer(index)
+
+    def resume_producer(self, channel: int) -> None:
+        """The producer may send again, unless the channel is blocked. Idempotent."""
+        gate, index = self._find(channel)
+        gate.resume_producer(index)
+
+    def queued(self, channel: int) -> Sequence[Buffer]:
+        """What has arrived in a channel and was not read."""
+        gate, index = self._find(channel)
+        return gate.queued(index)
+
+    def copy_waiting(self, channel: int, copier: WaitingCopier) -> None:
+        """Copy what waits in a channel in this process; it stays there."""
+        gate, index = self._find(channel)
+        gate.copy_waiting(index, copier)
+
+    def expand(self, data: ByteLike) -> ByteLike:
+        """The payload of a compressed buffer as it was; all gates compress alike."""
+        return self._gates[0].expand(data)
+
+    @property
+    def on_arrived(self) -> Callable[[int, Buffer], None] | None:
+        return self._on_arrived
+
+    @on_arrived.setter
+    def on_arrived(self, call: Callable[[int, Buffer], None] | None) -> None:
+        self._on_arrived = call
+        for gate, offset in zip(self._gates, self._offsets, strict=True):
+            gate.on_arrived = _with_offset(call, offset)
+
+    def waiting(self) -> int:
+        """Data buffers of all gates that were not read."""
+        return sum(gate.waiting() for gate in self._gates)
+
+    def resize(self, size: int) -> None:
+        """Ask the producers of all gates for buffers of at most so many bytes."""
+        for gate in self._gates:
+            gate.resize(size)
+
+    def send_event(self, event: TaskEvent) -> None:
+        """An event back to the producers of all gates, as one gate sends it to its channels."""
+        send_to_all(self._gates, event)
+
+    def close(self) -> None:
+        """Close all gates; reading afterwards is an error. Idempotent."""
+        if self.closed:
+            return
+        self.closed = True
+        with ExitStack() as all_of_them:  # whatever one of them raises, the others are closed
+            all_of_them.callback(self.notify)
+            for gate in reversed(self._gates):
+                all_of_them.callback(gate.close)
+
+    @property
+    def gates(self) -> Sequence[Gate]:
+        """Those it is made of, in the order in which their channels are counted."""
+        return self._gates
+
+    @property
+    def channel_count(self) -> int:
+        return self._count
+
+    @property
+    def finished(self) -> bool:
+        return not self._left
+
+    def _gate_ready(self, number: int) -> None:
+        if self._queued[number] or number not in self._left or self.closed:
+            return
+        self._queued[number] = True
+        self._queue.append(number)
+        if len(self._queue) == 1:
+            self.notify()
+
+    def _announced(self, number: int, channel: int, barrier: CheckpointBarrier) -> None:
+        if barrier.unaligned and self._queued[number]:
+            self._queue.remove(number)
+            self._queue.appendleft(number)
+        self.on_announced(self._offsets[number] + channel, barrier)
+
+    def _find(self, channel: int) -> tuple[Gate, int]:
+        number = bisect_right(self._offsets, channel) - 1
+        return self._gates[number], channel - self._offsets[number]
+
+
+def _with_offset(
+    call: Callable[[int, Buffer], None] | None, offset: int
+) -> Callable[[int, Buffer], None] | None:
+    if call is None:
+        return None
+    return lambda channel, buffer: call(offset + channel, buffer)
+
+
+InputGate: TypeAlias = Gate | UnionGate
+"""What an input of a task reads."""

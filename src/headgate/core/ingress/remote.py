@@ -22,6 +22,7 @@ from headgate.core.exchange.view import NO_LIMIT
 from headgate.core.ingress.channel import (
     Backoff,
     BufferAndAvailability,
+    Channel,
     ChannelStatistics,
     GatePort,
     Later,
@@ -49,7 +50,7 @@ class RemoteServices:
     """For so long a channel tries to reach the producer's process; 0: once."""
 
 
-class RemoteChannel:
+class RemoteChannel(Channel):
     """One channel over the network; also the home of its exclusive buffers."""
 
     def __init__(

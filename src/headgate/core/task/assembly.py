@@ -25,8 +25,7 @@ from headgate.core.egress.partition import PartitionKind, Wait
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.link import Address
 from headgate.core.ingress.deserializer import Deserializer
-from headgate.core.ingress.gate import Gate, InputGate
-from headgate.core.ingress.union import UnionGate
+from headgate.core.ingress.gate import Gate, InputGate, UnionGate
 from headgate.core.task.debloating import sizes_for
 from headgate.core.task.environment import (
     Environment,

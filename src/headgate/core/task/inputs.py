@@ -67,7 +67,7 @@ class NetworkInput:
         self._channel = 0
         self._rest: Bundle | None = None
         self._ended_channel: int | None = None
-        self._restored = RestoredInput(gate.hold, gate.let_go)
+        self._restored = RestoredInput(gate.pause_producer, gate.resume_producer)
 
     # After a restore, before the first ``take``.
 
