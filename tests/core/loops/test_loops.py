@@ -26,7 +26,7 @@ from headgate.core.loops.made_records import RecordMakers
 from headgate.core.loops.state_calls import InlineState, StateCalls, state_attributes
 from headgate.core.state.cursor import Cursor
 from headgate.core.state.key_taking import RecordPart
-from headgate.core.state.memory_states import PlainValue
+from headgate.core.state.memory import PlainValue
 from tests.core.chain.kit import definitions_of, values
 
 OFFSET = 100

@@ -16,7 +16,7 @@ from headgate.core.loops.loops import LOOPED
 from headgate.core.operators.process import ProcessContext, ReadOnlyTimerService
 from headgate.core.operators.record_loops import RecordLoops, ResultLoop
 from headgate.core.state.cursor import Cursor
-from headgate.core.state.memory_states import PlainValue
+from headgate.core.state.memory import PlainValue
 from headgate.functions.context import TaskInfo
 from headgate.functions.state import ValueState
 from tests.core.chain.kit import KeptOutput, definitions_of

@@ -4,16 +4,9 @@ from typing import Any
 
 import pytest
 
+from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import Cursor
-from headgate.core.state.memory_states import (
-    NamespacedList,
-    NamespacedMap,
-    NamespacedValue,
-    PlainList,
-    PlainMap,
-    PlainValue,
-)
-from headgate.core.state.tables import Spaces
+from headgate.core.state.memory import MemoryBackend
 
 
 @pytest.fixture(params=[None, "window"])
@@ -23,15 +16,18 @@ def cursor(request: Any) -> Cursor:
     return cursor
 
 
-def made(plain: Any, namespaced: Any, cursor: Cursor) -> tuple[Any, Any]:
-    spaces = Spaces()
-    if cursor.namespace is None:
-        return plain(spaces.plain.view, cursor), spaces.view
-    return namespaced(spaces.view, cursor), spaces.view
+def made(kind: str, cursor: Cursor) -> tuple[Any, Any]:
+    """A state of a backend, and its entries by namespace."""
+    backend = MemoryBackend(range(128), 128)
+    backend.cursor = cursor
+    spec = StateSpec("s", kind, namespaced=cursor.namespace is not None)
+    spaces = backend.direct(spec)
+    assert spaces is not None
+    return getattr(backend, f"{kind}_state")(spec), spaces.view
 
 
 def test_a_value_is_held_at_its_key(cursor: Cursor) -> None:
-    state, spaces = made(PlainValue, NamespacedValue, cursor)
+    state, spaces = made("value", cursor)
     state.update(1)
     assert spaces[cursor.namespace] == {"k": 1} and state.value() == 1
     state.update(2)
@@ -42,7 +38,7 @@ def test_a_value_is_held_at_its_key(cursor: Cursor) -> None:
 
 
 def test_a_list_grows_in_place(cursor: Cursor) -> None:
-    state, spaces = made(PlainList, NamespacedList, cursor)
+    state, spaces = made("list", cursor)
     state.add(1)
     held = spaces[cursor.namespace]["k"]
     state.add(2)
@@ -58,7 +54,7 @@ def test_a_list_grows_in_place(cursor: Cursor) -> None:
 
 
 def test_a_map_grows_in_place_and_goes_with_its_last_item(cursor: Cursor) -> None:
-    state, spaces = made(PlainMap, NamespacedMap, cursor)
+    state, spaces = made("map", cursor)
     state.put("a", 1)
     held = spaces[cursor.namespace]["k"]
     state.put("b", None)
@@ -76,7 +72,7 @@ def test_a_map_grows_in_place_and_goes_with_its_last_item(cursor: Cursor) -> Non
 
 
 def test_a_name_that_cannot_be_hashed_is_an_error_and_changes_nothing(cursor: Cursor) -> None:
-    state, spaces = made(PlainMap, NamespacedMap, cursor)
+    state, spaces = made("map", cursor)
     with pytest.raises(TypeError, match="unhashable"):
         state.put([1], 1)
     assert spaces == {None: {}}

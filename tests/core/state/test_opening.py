@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headgate.api.types.basic_types import EXACT
 from headgate.api.types.types import BasicTypeInfo, Types
 from headgate.core.state.cursor import Cursor
-from headgate.core.state.memory_states import PlainList, PlainMap, PlainValue
+from headgate.core.state.memory import PlainList, PlainMap, PlainValue
 from headgate.core.state.opening import TypedMap, check_for
 from headgate.core.state.ttl import TtlValue
 from headgate.functions.state import (

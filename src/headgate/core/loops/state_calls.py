@@ -21,7 +21,7 @@ from headgate.core.loops.bodies import InlineBody
 from headgate.core.loops.emissions import statements_of
 from headgate.core.loops.own_methods import found_by_code, leaves_alone
 from headgate.core.loops.state_uses import LIVING, READERS, StateUses, is_of, state_call
-from headgate.core.state.memory_states import PlainList, PlainMap, PlainValue
+from headgate.core.state.memory import PlainList, PlainMap, PlainValue
 from headgate.core.state.opening import (
     Check,
     FoldedByAggregate,

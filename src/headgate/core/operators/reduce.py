@@ -35,7 +35,7 @@ from headgate.core.loops.scalars import are_scalar_tuples
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import Cursor, seen
 from headgate.core.state.key_taking import key_form, key_taker
-from headgate.core.state.memory_states import PlainValue
+from headgate.core.state.memory import PlainValue
 from headgate.core.state.migration import settle
 from headgate.core.state.snapshot import NONE
 from headgate.core.state.tables import Entries

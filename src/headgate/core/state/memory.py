@@ -1,12 +1,17 @@
 """State in memory: a dictionary for each state and namespace, values as they are.
 
 Law: at one key and namespace there is one value, list or map, the same object that was put in; a
-snapshot holds what was there when it was taken. Taking one costs a shallow copy of each table.
+snapshot holds what was there when it was taken. Taking one costs a shallow copy of each table. A
+key that holds nothing has no entry, and a namespace without entries is not there.
+
+States are written so that a call does little beside its dictionary. Each works on the entries of
+one table; one that is kept by namespace works on those of the cursor's namespace. It is bound to
+its table (``bind``), so that it can keep the view between bundles.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from itertools import islice
-from typing import TypeAlias, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar, cast
 
 from headgate.base.checkpoints import Piece
 from headgate.base.elements import Key, Record
@@ -20,14 +25,6 @@ from headgate.core.state.backend import (
 )
 from headgate.core.state.cursor import Cursor, Namespace, seen
 from headgate.core.state.keys import Frozen, key_group
-from headgate.core.state.memory_states import (
-    NamespacedList,
-    NamespacedMap,
-    NamespacedValue,
-    PlainList,
-    PlainMap,
-    PlainValue,
-)
 from headgate.core.state.snapshot import (
     EVENT_TIMER,
     PROCESSING_TIMER,
@@ -35,14 +32,183 @@ from headgate.core.state.snapshot import (
     GroupWriter,
     read_group,
 )
-from headgate.core.state.tables import Bound, Entries, Spaces, Table
+from headgate.core.state.tables import Entries, Spaces
 from headgate.core.state.timers import TimerQueue, timers_of
-from headgate.functions.state import ListState, MapState, ValueState
+from headgate.functions.state import ListState, MapState, State, ValueState
 
-P = TypeVar("P", bound=Bound)
-N = TypeVar("N", bound=Bound)
-Make: TypeAlias = Callable[[Entries, Cursor], P]
-"""Makes a state from the view that it works on."""
+ByNamespace: TypeAlias = MutableMapping[Namespace, Entries]
+
+
+class PlainValue(ValueState[Record]):
+    """The hot path of most functions: two dictionary look-ups, nothing else."""
+
+    __slots__ = ("_cursor", "entries")
+
+    def __init__(self, entries: Entries, cursor: Cursor) -> None:
+        self.entries = entries
+        """What loops with inlined functions work on."""
+        self._cursor = cursor
+
+    def bind(self, entries: Entries) -> None:
+        self.entries = entries
+
+    def value(self) -> Record:
+        return self.entries.get(self._cursor.key)
+
+    def update(self, value: Record) -> None:
+        if value is None:
+            self.entries.pop(self._cursor.key, None)
+        else:
+            self.entries[self._cursor.key] = value
+
+    def clear(self) -> None:
+        self.entries.pop(self._cursor.key, None)
+
+
+class PlainList(ListState[Record]):
+    """A list for each key."""
+
+    __slots__ = ("_cursor", "entries")
+
+    def __init__(self, entries: Entries, cursor: Cursor) -> None:
+        self.entries = entries
+        self._cursor = cursor
+
+    def bind(self, entries: Entries) -> None:
+        self.entries = entries
+
+    def get(self) -> list[Record]:
+        return list(self.entries.get(self._cursor.key) or ())
+
+    def add(self, value: Record) -> None:
+        held = self.entries.get(self._cursor.key)
+        if held is None:
+            self.entries[self._cursor.key] = [value]
+        else:
+            held.append(value)
+
+    def add_all(self, values: Iterable[Record]) -> None:
+        held = self.entries.get(self._cursor.key)
+        if held is None:
+            self.update(values)
+        else:
+            held += list(values)
+
+    def update(self, values: Iterable[Record]) -> None:
+        if held := list(values):
+            self.entries[self._cursor.key] = held
+        else:
+            self.clear()
+
+    def clear(self) -> None:
+        self.entries.pop(self._cursor.key, None)
+
+
+class PlainMap(MapState[Record, Record]):
+    """A dictionary for each key."""
+
+    __slots__ = ("_cursor", "entries")
+
+    def __init__(self, entries: Entries, cursor: Cursor) -> None:
+        self.entries = entries
+        self._cursor = cursor
+
+    def bind(self, entries: Entries) -> None:
+        self.entries = entries
+
+    def get(self, key: Record) -> Record:
+        held = self.entries.get(self._cursor.key)
+        return None if held is None else held.get(key)
+
+    def put(self, key: Record, value: Record) -> None:
+        held = self.entries.get(self._cursor.key)
+        if held is None:
+            self.entries[self._cursor.key] = {key: value}
+        else:
+            held[key] = value
+
+    def remove(self, key: Record) -> None:
+        held = self.entries.get(self._cursor.key)
+        if held is not None:
+            held.pop(key, None)
+            if not held:
+                self.clear()
+
+    def contains(self, key: Record) -> bool:
+        held = self.entries.get(self._cursor.key)
+        return held is not None and key in held
+
+    def items(self) -> list[tuple[Record, Record]]:
+        return list(self._held().items())
+
+    def keys(self) -> list[Record]:
+        return list(self._held())
+
+    def values(self) -> list[Record]:
+        return list(self._held().values())
+
+    def is_empty(self) -> bool:
+        return not self._held()
+
+    def clear(self) -> None:
+        self.entries.pop(self._cursor.key, None)
+
+    def _held(self) -> dict[Record, Record]:
+        return self.entries.get(self._cursor.key) or _EMPTY
+
+
+class NamespaceEntries:
+    """The entries of the cursor's namespace, as far as states use them.
+
+    A namespace comes with its first entry and goes with its last.
+    """
+
+    __slots__ = ("_cursor", "spaces")
+
+    def __init__(self, spaces: ByNamespace, cursor: Cursor) -> None:
+        self.spaces = spaces
+        self._cursor = cursor
+
+    def bind(self, spaces: ByNamespace) -> None:
+        self.spaces = spaces
+
+    def get(self, key: Key) -> Record:
+        return self.spaces.get(self._cursor.namespace, _EMPTY).get(key)
+
+    def __setitem__(self, key: Key, content: Record) -> None:
+        entries = self.spaces.get(self._cursor.namespace)
+        if entries is None:
+            self.spaces[self._cursor.namespace] = {key: content}
+        else:
+            entries[key] = content
+
+    def pop(self, key: Key, default: None) -> None:
+        namespace = self._cursor.namespace
+        entries = self.spaces.get(namespace)
+        if entries is not None:
+            entries.pop(key, default)
+            if not entries and namespace is not None:
+                del self.spaces[namespace]
+
+
+class NamespacedValue(PlainValue):
+    """A value for each key and namespace; windows read it for each record."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self, found: NamespaceEntries, cursor: Cursor) -> None:
+        super().__init__(cast("Entries", found), cursor)
+        self._found = found
+
+    def value(self) -> Record:
+        cursor = self._cursor
+        return self._found.spaces.get(cursor.namespace, _EMPTY).get(cursor.key)
+
+
+_EMPTY: Final[dict[Key, Record]] = {}
+
+
+S = TypeVar("S", PlainValue, PlainList, PlainMap)
 
 
 class MemoryBackend:
@@ -57,18 +223,18 @@ class MemoryBackend:
         self.catalog = Catalog()
         self.sweeps: list[Sweep] = []
         self._spaces: dict[str, Spaces] = {}
-        self._states: dict[tuple[object, str], Bound] = {}
-        """One of a kind and name, however often it is asked for: its table has it for good."""
+        self._states: dict[tuple[str, type, bool], State] = {}
+        """One of a name and kind, however often it is asked for: its table has it for good."""
         self._snapshots = 0
 
     def value_state(self, spec: StateSpec) -> ValueState[Record]:
-        return self._state(spec, PlainValue, NamespacedValue)
+        return self._state(spec, PlainValue)
 
     def list_state(self, spec: StateSpec) -> ListState[Record]:
-        return self._state(spec, PlainList, NamespacedList)
+        return self._state(spec, PlainList)
 
     def map_state(self, spec: StateSpec) -> MapState[Record, Record]:
-        return self._state(spec, PlainMap, NamespacedMap)
+        return self._state(spec, PlainMap)
 
     def direct(self, spec: StateSpec) -> Spaces | None:
         self.catalog.open(spec)
@@ -134,18 +300,19 @@ class MemoryBackend:
         self.event_timers.clear()
         self.processing_timers.clear()
 
-    def _state(self, spec: StateSpec, plain: Make[P], namespaced: Make[N]) -> P | N:
+    def _state(self, spec: StateSpec, kind: type[S]) -> S:
         self.catalog.open(spec)
-        spaces = self._spaces_of(spec.name)
-        if spec.namespaced:
-            return self._bound(spec.name, namespaced, spaces)
-        return self._bound(spec.name, plain, spaces.plain)
-
-    def _bound(self, name: str, make: Make[P], table: Table | Spaces) -> P:
-        state = self._states.get((make, name))
+        place = spec.name, kind, spec.namespaced
+        state = self._states.get(place)
         if state is None:
-            state = self._states[make, name] = table.bound(make(table.view, self.cursor))
-        return cast(P, state)
+            spaces, cursor = self._spaces_of(spec.name), self.cursor
+            if not spec.namespaced:
+                state = spaces.plain.bound(kind(spaces.plain.view, cursor))
+            else:
+                found = spaces.bound(NamespaceEntries(spaces.view, cursor))
+                state = (NamespacedValue if kind is PlainValue else kind)(found, cursor)  # type: ignore[arg-type]
+            self._states[place] = state
+        return cast(S, state)
 
     def _spaces_of(self, name: str) -> Spaces:
         spaces = self._spaces.get(name)
