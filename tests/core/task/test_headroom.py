@@ -11,7 +11,7 @@ from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.task.pace import OutputHeadroom
+from headgate.core.task.processors import OutputHeadroom
 from tests.arena import assert_all_home, plain_segments
 from tests.core.egress.kit import MemoryStore, make_partition
 from tests.core.pair import SMALL

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.task.pace import (
+from headgate.core.task.processors import (
     FIRST_RECORDS,
     MOST_RECORDS,
     STEP_MS,

@@ -16,8 +16,8 @@ from headgate.core.chain.spec import OperatorSpec
 from headgate.core.chain.watermarks import OWN_TIME, TimePlan
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.operators.source import SourceOperator
-from headgate.core.task.pace import FIRST_RECORDS
 from headgate.core.task.processors import (
+    FIRST_RECORDS,
     FinishedProcessor,
     InputProcessor,
     InputStatus,
