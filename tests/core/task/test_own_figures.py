@@ -7,7 +7,7 @@ import pytest
 from headgate.base.figures import UNKNOWN
 from headgate.base.messages import UserFigure
 from headgate.core.chain.operator import Operator, PolledOperator
-from headgate.core.task.own_figures import MOST_METRICS, MOST_WARNINGS, NO_LAG, OwnFigures
+from headgate.core.task.statistics import MOST_METRICS, MOST_WARNINGS, NO_LAG, OwnFigures
 from headgate.core.task.task import StepResult
 from headgate.functions.source import SplitLag
 from tests.core.task.kit import Lab, live, sink, source, step_until

@@ -4,8 +4,7 @@ from headgate.base.elements import MIN_WATERMARK_MS, Watermark
 from headgate.base.figures import LATENCY_BOUNDS_MS
 from headgate.base.messages import TaskState
 from headgate.core.operators.sinks import SinkFunctionOperator
-from headgate.core.task.own_figures import OwnFigures
-from headgate.core.task.statistics import Latencies, TimeSpent, figures_of
+from headgate.core.task.statistics import Latencies, OwnFigures, TimeSpent, figures_of
 from tests.core.task.kit import Lab, take_all
 
 SPENT = TimeSpent(1, 2, 3, 4)

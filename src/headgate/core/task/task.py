@@ -43,7 +43,6 @@ from headgate.core.task.idling import LINGER_MS, NothingWatched, Post, StartWatc
 from headgate.core.task.life_cycle import Lifecycle, TaskTransition
 from headgate.core.task.mailbox import NORMAL, URGENT, Lap, Mailbox, MailboxLoop
 from headgate.core.task.operator_mail import OperatorMail
-from headgate.core.task.own_figures import OwnFigures
 from headgate.core.task.processors import (
     InputProcessor,
     InputStatus,
@@ -51,7 +50,7 @@ from headgate.core.task.processors import (
     SourceProcessor,
 )
 from headgate.core.task.state_reads import AnswerRead, StateReads
-from headgate.core.task.statistics import TaskActivity, TaskTimes, figures_of
+from headgate.core.task.statistics import OwnFigures, TaskActivity, TaskTimes, figures_of
 from headgate.core.task.waiting import WaitingInputs
 from headgate.functions.context import TaskInfo
 
