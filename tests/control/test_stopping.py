@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from headgate.base.checkpoints import Stop
 from headgate.base.life_cycle import next_state
 from headgate.control.stopping import Stopping, StopState
-from headgate.core.task.ending import COURSES, Course, CourseChange
+from headgate.core.task.life_cycle import COURSES, Course, CourseChange
 
 ENDS = [Stop.SUSPEND, Stop.DRAIN]
 

@@ -21,8 +21,8 @@ from headgate.core.ingress.gate import Gate
 from headgate.core.operators.sinks import RejectedRecords, TwoPhaseSinkOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.core.task import task as task_module
-from headgate.core.task.ending import TaskEnding
 from headgate.core.task.inputs import NetworkInput
+from headgate.core.task.life_cycle import TaskEnding
 from headgate.sim.jobs.driver import SimDriver
 from tests.sim.jobs.recovery_world import simulate_recovery
 from tests.sim.outcome import RunFailed

@@ -16,7 +16,7 @@ from typing import Protocol
 from msgspec import structs
 
 from headgate.base.elements import MAX_WATERMARK_MS, StreamStatus, Watermark
-from headgate.base.errors import TaskCancelled
+from headgate.base.errors import SettingsInvalid, TaskCancelled
 from headgate.base.figures import UNKNOWN
 from headgate.base.inspections import ReadState
 from headgate.base.messages import ForTasks, OnCheckpoints, TaskFigures, TaskState
@@ -27,7 +27,8 @@ from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock, OperatorContext
 from headgate.core.chain.outputs import Loan
 from headgate.core.chain.spec import OperatorSpec
-from headgate.core.checkpoint.inputs import give_back
+from headgate.core.checkpoint.inputs import CheckpointedInputs, give_back
+from headgate.core.checkpoint.outputs import CheckpointedOutputs
 from headgate.core.checkpoint.restored import FRESH, TaskRestored
 from headgate.core.checkpoint.snapshot import CheckpointPlan
 from headgate.core.checkpoint.task_checkpoints import TaskCheckpoints
@@ -38,9 +39,8 @@ from headgate.core.state.backend import Backends
 from headgate.core.state.memory import MemoryBackends
 from headgate.core.state.reading import StateReader
 from headgate.core.task.debloating import BufferSizes
-from headgate.core.task.ending import Course, TaskEnding, take_part
 from headgate.core.task.idling import LINGER_MS, NothingWatched, Post, StartWatch, post_at_once
-from headgate.core.task.life_cycle import Lifecycle, TaskTransition
+from headgate.core.task.life_cycle import Course, Lifecycle, TaskEnding, TaskTransition
 from headgate.core.task.mailbox import NORMAL, URGENT, Lap, Mailbox, MailboxLoop
 from headgate.core.task.operator_mail import OperatorMail
 from headgate.core.task.processors import (
@@ -446,15 +446,23 @@ class Task:
         self._loop.close()
 
     def _take_part(self, plan: CheckpointPlan) -> TaskCheckpoints:
-        taking = take_part(
+        """Its checkpoints; raises SettingsInvalid if its operators cannot have them."""
+        chain = self._chain
+        if plan.enabled and plan.policy.exactly_once and chain.head.selection() is not None:
+            raise SettingsInvalid(
+                "execution.checkpointing.mode",
+                f"operator {chain.operators[0][0].name!r} chooses which of its inputs it reads, "
+                f"so that barriers in the others would wait; use AT_LEAST_ONCE, or take no "
+                f"checkpoints",
+            )
+        taking = TaskCheckpoints(
             plan,
-            self._chain,
-            self._inputs,
-            self._gates,
-            self._writers,
+            chain,
+            CheckpointedInputs(self._inputs, self._gates),
+            CheckpointedOutputs(self._writers, plan.policy),
             self._loan,
             self._clock,
-            self.mailbox,
+            partial(self.mailbox.put, priority=URGENT),
         )
         taking.on_declined = partial(self._listener.checkpoint_declined, self.id)
         return taking
