@@ -6,8 +6,8 @@ from typing import Any
 from headgate.base.inspections import ReadState, StateValues
 from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.task.inspection import MOST_WAITING, StateReads
 from headgate.core.task.mailbox import Mailbox
-from headgate.core.task.state_reads import MOST_WAITING, StateReads
 from headgate.functions.context import RuntimeContext, TaskInfo
 from headgate.functions.state import ValueStateDescriptor
 from tests.core.task.kit import Lab

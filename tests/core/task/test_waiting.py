@@ -18,7 +18,7 @@ from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.two_inputs import CoMapOperator
 from headgate.core.task.environment import Input, RemoteProducer
 from headgate.core.task.inputs import ENDED, NOTHING, NetworkInput
-from headgate.core.task.waiting import CopiedGate, CopyLimits, WaitingInputs
+from headgate.core.task.inspection import CopiedGate, CopyLimits, WaitingInputs
 from tests.core.pair import ADDRESS, Pair, write
 from tests.core.task.kit import Lab, take_all
 

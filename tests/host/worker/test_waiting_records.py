@@ -38,7 +38,7 @@ from headgate.base.messages import Inspect, Inspected
 from headgate.base.settings import Compression
 from headgate.core.ingress.waiting import Place, WaitingPiece
 from headgate.core.operators.basic import MapOperator
-from headgate.core.task.waiting import CopiedChannel, CopiedGate
+from headgate.core.task.inspection import CopiedChannel, CopiedGate
 from headgate.host.net.contact import DriverContact
 from headgate.host.worker.inspections import (
     INSPECTION_THREADS,

@@ -40,6 +40,7 @@ from headgate.core.state.memory import MemoryBackends
 from headgate.core.state.reading import StateReader
 from headgate.core.task.debloating import BufferSizes
 from headgate.core.task.idling import LINGER_MS, NothingWatched, Post, StartWatch, post_at_once
+from headgate.core.task.inspection import AnswerRead, StateReads, WaitingInputs
 from headgate.core.task.life_cycle import Course, Lifecycle, TaskEnding, TaskTransition
 from headgate.core.task.mailbox import NORMAL, URGENT, Lap, Mailbox, MailboxLoop
 from headgate.core.task.operator_mail import OperatorMail
@@ -49,9 +50,7 @@ from headgate.core.task.processors import (
     Processor,
     SourceProcessor,
 )
-from headgate.core.task.state_reads import AnswerRead, StateReads
 from headgate.core.task.statistics import OwnFigures, TaskActivity, TaskTimes, figures_of
-from headgate.core.task.waiting import WaitingInputs
 from headgate.functions.context import TaskInfo
 
 

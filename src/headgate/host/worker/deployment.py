@@ -19,10 +19,9 @@ from headgate.core.exchange.link import Address
 from headgate.core.state.backend import Backends
 from headgate.core.task.assembly import AssembledTask, TaskAssembly
 from headgate.core.task.deployment import DeployedTasks
-from headgate.core.task.state_reads import AnswerRead
+from headgate.core.task.inspection import AnswerRead, CopiedGate, CopyLimits
 from headgate.core.task.statistics import TaskActivity
 from headgate.core.task.task import Task, TaskServices
-from headgate.core.task.waiting import CopiedGate, CopyLimits
 from headgate.functions.context import TaskInfo
 from headgate.host.checkpoints.restoring import open_checkpoint
 from headgate.host.checkpoints.snapshot_writer import SnapshotWriters

@@ -45,7 +45,7 @@ from headgate.base.inspections import (
 from headgate.base.messages import Inspect, Inspected
 from headgate.core.ingress.waiting import Place, Undecoded, WaitingThing
 from headgate.core.state.keys import Frozen, freeze
-from headgate.core.task.waiting import CopiedChannel, CopiedGate, CopyLimits
+from headgate.core.task.inspection import CopiedChannel, CopiedGate, CopyLimits
 from headgate.host.shipping.failures import cut_text, shown
 from headgate.host.worker.deployment import Deployment, InspectionRefused
 from headgate.host.worker.stack_sampler import StackSampler

@@ -1,15 +1,22 @@
-"""What waits in front of a task, copied gate by gate for whoever wants to see it.
+"""Looking at a running task from outside: what waits in its inputs, and its keyed state.
 
-Law: the copy is bounded in bytes and in channels, is made inside the baton, runs no code of the
-user and changes nothing. To decode it, outside of the baton, ``things`` is all that is needed.
+Whoever asks comes inside the baton. Law: the copy of what waits is bounded in bytes and in
+channels, runs no code of the user and changes nothing; to decode it, outside of the baton,
+``things`` is all that is needed. Every question about state is answered once, at the latest when
+the task ends, unless nobody waits for it any more; a task that is busy has a bounded number of
+questions waiting.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from headgate.base.elements import Key, Record, Serializer
+from headgate.base.inspections import ReadState, StateValues
+from headgate.core.chain.chain import Chain
 from headgate.core.chain.operator import Operator
+from headgate.core.chain.outputs import Loan
 from headgate.core.checkpoint.inputs import single_gates
 from headgate.core.ingress.gate import Gate
 from headgate.core.ingress.waiting import (
@@ -21,6 +28,7 @@ from headgate.core.ingress.waiting import (
     decode_waiting,
 )
 from headgate.core.task.inputs import NetworkInput
+from headgate.core.task.mailbox import NORMAL, Mailbox
 
 MOST_CHANNELS: Final = 1_000
 """Of a gate with more channels those with the longest queues are looked at."""
@@ -70,7 +78,7 @@ class CopyLimits:
 
 
 class WaitingInputs:
-    """The gates of a task, as one that looks at them counts; used inside the baton."""
+    """What waits in the gates of a task, numbered as the task numbers them."""
 
     def __init__(
         self, head: Operator, inputs: Sequence[NetworkInput], gates: Sequence[Gate]
@@ -124,3 +132,61 @@ class WaitingInputs:
 
 def _chosen(channels: Sequence[object], channel: int | None) -> range:
     return range(len(channels)) if channel is None else range(channel, channel + 1)
+
+
+MOST_WAITING: Final = 256
+
+AnswerRead: TypeAlias = Callable[[StateValues | str], None]
+"""Takes what was found, or why the task could not be looked at; called inside the baton."""
+
+
+class StateReads:
+    """Point reads of a task's keyed state, answered between two bundles.
+
+    One mail on the task's own thread answers all that wait, while no function of the user runs, so
+    that each answer is of one moment.
+    """
+
+    def __init__(
+        self, chain: Chain, mailbox: Mailbox, loan: Loan, now_ms: Callable[[], float]
+    ) -> None:
+        self._chain = chain
+        self._mailbox = mailbox
+        self._loan = loan
+        self._now_ms = now_ms
+        self._waiting: deque[tuple[ReadState, float, AnswerRead]] = deque()
+        self._mailed = False
+
+    def ask(self, question: ReadState, answer: AnswerRead) -> None:
+        """Somebody wants to know (inside the baton)."""
+        if len(self._waiting) >= MOST_WAITING:
+            answer(f"{MOST_WAITING} other reads of its state wait already; ask again later")
+            return
+        self._waiting.append((question, self._now_ms() + question.within_ms, answer))
+        if not self._mailed:
+            self._mailed = self._mailbox.put("read state", self._read, NORMAL)
+            if not self._mailed:
+                self.close("it has ended")
+
+    def close(self, problem: str) -> None:
+        """The task has ended (inside the baton)."""
+        self._mailed = False
+        waiting, self._waiting = self._waiting, deque()
+        for _, _, answer in waiting:
+            answer(problem)
+
+    def _read(self) -> None:
+        self._mailed = False
+        waiting, self._waiting = self._waiting, deque()
+        now_ms = self._now_ms()
+        asked = [(question, answer) for question, until, answer in waiting if until > now_ms]
+        with self._loan:  # values may be of the user's classes
+            found = [self._values(question) for question, _ in asked]
+        for (_, answer), values in zip(asked, found, strict=True):
+            answer(values)
+
+    def _values(self, question: ReadState) -> StateValues:
+        reader = self._chain.state_reader(question.uid)
+        if reader is None:
+            return StateValues(problem="it keeps no state by key; call key_by() before it")
+        return reader.read(question.state, question.keys)
