@@ -27,7 +27,7 @@ from headgate.api.settings.configuration import RuntimeExecutionMode
 from headgate.base.elements import Record
 from headgate.core.columns.aggregates import ColumnAggregate, PartialAggregation, PartialRecords
 from headgate.core.columns.batches import BatchSerializer
-from headgate.core.columns.partitioner import ColumnPartitioner
+from headgate.core.columns.keys import ColumnPartitioner
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
 

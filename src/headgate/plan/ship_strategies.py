@@ -88,7 +88,7 @@ def hash_columns(
 
     What is about the reader is as for ``hash_by``.
     """
-    from headgate.core.columns.partitioner import (  # noqa: PLC0415 - it loads pyarrow
+    from headgate.core.columns.keys import (  # noqa: PLC0415 - it loads pyarrow
         ColumnPartitioner,
     )
 

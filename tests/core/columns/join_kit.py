@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle
 from headgate.core.columns.joined_columns import JoinedColumns
-from headgate.core.columns.partitioner import ColumnPartitioner
+from headgate.core.columns.keys import ColumnPartitioner
 from headgate.core.columns.times import EventTime
 from headgate.core.columns.window_join import JoinSide, JoinWindows, WindowJoinOperator
 from tests.core.chain.restore_kit import GROUPS, OperatorTasks, Send

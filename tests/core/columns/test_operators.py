@@ -23,6 +23,7 @@ from headgate.core.columns.aggregates import (
     Slices,
 )
 from headgate.core.columns.batches import BatchSerializer
+from headgate.core.columns.keys import ColumnPartitioner
 from headgate.core.columns.operators import (
     LATE_PARTIALS,
     PIECE_ROWS,
@@ -32,7 +33,6 @@ from headgate.core.columns.operators import (
     RecordsOperator,
     ResultBatches,
 )
-from headgate.core.columns.partitioner import ColumnPartitioner
 from headgate.core.columns.times import EventTime, PartialSessions
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.window.operator import WindowOperator

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import BatchUnfit
-from headgate.core.columns.partitioner import ColumnPartitioner
+from headgate.core.columns.keys import ColumnPartitioner
 from headgate.core.egress.router import KeyGroupPartitioner
 from tests.core.columns.kit import ROWS, batches_of
 
