@@ -194,7 +194,7 @@ OPERATORS = (
     ),
     Mutant(
         "pairs-out-of-order",
-        "core/columns/matching.py",
+        "core/columns/joined_columns.py",
         'self._order = np.argsort(right, kind="stable")',
         'self._order = np.argsort(right, kind="quicksort")',
         "pairs of a row come in another order than their rows on the right",
@@ -202,7 +202,7 @@ OPERATORS = (
     ),
     Mutant(
         "outer-join-forgets-the-right",
-        "core/columns/matching.py",
+        "core/columns/joined_columns.py",
         'if how in ("right", "full"):',
         'if how == "right":',
         "a full join has no rows that are alone on the right",

@@ -36,8 +36,7 @@ from headgate.core.columns.aggregates import (
     Slices,
 )
 from headgate.core.columns.batches import listed
-from headgate.core.columns.joined_columns import WINDOW_END, JoinedColumns
-from headgate.core.columns.matching import JOIN_KINDS, JoinKind
+from headgate.core.columns.joined_columns import JOIN_KINDS, WINDOW_END, JoinedColumns, JoinKind
 from headgate.core.columns.operators import LATE_PARTIALS
 from headgate.core.columns.times import EventTime, PartialSessions
 from headgate.core.columns.window_join import JoinSide, JoinWindows, WindowJoinOperator

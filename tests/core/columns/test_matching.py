@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import BatchUnfit
-from headgate.core.columns.matching import (
+from headgate.core.columns.joined_columns import (
     JOIN_KINDS,
     NO_ROW,
     Matches,

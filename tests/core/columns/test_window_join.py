@@ -14,8 +14,7 @@ from headgate.base.errors import BatchUnfit, StateChanged
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.columns import window_join, window_rows
-from headgate.core.columns.joined_columns import JoinedColumns
-from headgate.core.columns.matching import JOIN_KINDS
+from headgate.core.columns.joined_columns import JOIN_KINDS, JoinedColumns
 from headgate.core.columns.times import EventTime
 from headgate.core.columns.window_join import JoinSide, JoinWindows, WindowJoinOperator
 from headgate.core.window.joining import CoGroupCall, JoinedWindowOperator, SidedKey

@@ -19,8 +19,8 @@ from headgate.base.checkpoints import TypeShape
 from headgate.base.elements import Record
 from headgate.base.errors import BatchUnfit
 from headgate.core.columns.batches import column_of
+from headgate.core.columns.joined_columns import key_numbers
 from headgate.core.columns.keys import Numbers, encode, key_column
-from headgate.core.columns.matching import key_numbers
 from headgate.core.columns.times import EventTime, session_numbers, slice_starts
 
 AggregateKind: TypeAlias = Literal["sum", "count", "min", "max", "mean"]

@@ -20,9 +20,8 @@ from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.late_records import LateDrops, how_late
 from headgate.core.chain.user_function import StatefulOperator
 from headgate.core.columns.batches import batch_in
-from headgate.core.columns.joined_columns import JoinedColumns, MatchedRows
+from headgate.core.columns.joined_columns import JoinedColumns, MatchedRows, dense, key_numbers
 from headgate.core.columns.keys import Numbers, key_column
-from headgate.core.columns.matching import dense, key_numbers
 from headgate.core.columns.operators import FittingBatches
 from headgate.core.columns.times import EventTime, slice_starts
 from headgate.core.columns.window_rows import MEMORY_BYTES, WindowRows, joined
