@@ -31,7 +31,7 @@ from headgate.api.types.types import TypeInformation
 from headgate.api.windowed import Windowing
 from headgate.base.errors import PlanInvalid
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
-from headgate.core.window.joining import (
+from headgate.core.window.operator import (
     CoGroupCall,
     FlatJoinCall,
     JoinCall,

@@ -17,7 +17,7 @@ from headgate.core.columns import window_join, window_rows
 from headgate.core.columns.joined_columns import JOIN_KINDS, JoinedColumns
 from headgate.core.columns.times import EventTime
 from headgate.core.columns.window_join import JoinSide, JoinWindows, WindowJoinOperator
-from headgate.core.window.joining import CoGroupCall, JoinedWindowOperator, SidedKey
+from headgate.core.window.operator import CoGroupCall, JoinedWindowOperator, SidedKey
 from headgate.core.window.spec import Listed, WindowCall, WindowPlan
 from headgate.functions.assigners import (
     EventTimeSessionWindows,

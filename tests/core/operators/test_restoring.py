@@ -47,8 +47,12 @@ from headgate.core.operators.two_inputs import (
     TwoInputOperator,
 )
 from headgate.core.state.backend import Backends
-from headgate.core.window.joining import CoGroupCall, JoinedWindowOperator, SidedKey
-from headgate.core.window.operator import WindowOperator
+from headgate.core.window.operator import (
+    CoGroupCall,
+    JoinedWindowOperator,
+    SidedKey,
+    WindowOperator,
+)
 from headgate.core.window.spec import Listed, WindowCall, WindowPlan
 from headgate.functions.assigners import (
     EventTimeSessionWindows,

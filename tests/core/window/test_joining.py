@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, StreamStatus, Watermark
 from headgate.core.chain.operator import Operator
-from headgate.core.window.joining import (
+from headgate.core.window.operator import (
     CoGroupCall,
     FlatJoinCall,
     JoinCall,

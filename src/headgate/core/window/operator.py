@@ -1,4 +1,4 @@
-"""The window operator: keys the records, and lets a keeper hold their windows.
+"""The window operator, with one input or two: keys the records, and lets a keeper hold windows.
 
 Which keeper depends on the plan and on the backend: whole bundles at a time where that can be done,
 record by record otherwise. Law: all of them give the same results.
@@ -20,7 +20,7 @@ from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.late_records import LateDrops, LateRecords
-from headgate.core.chain.user_function import StatefulOperator, UserFunction
+from headgate.core.chain.user_function import StatefulOperator, UserFunction, iterable
 from headgate.core.window.answers import Answers
 from headgate.core.window.general import GeneralKeeper, MergingKeeper, Parts, WindowKeeper
 from headgate.core.window.restored import adopt, holds_general_state, settle_contents
@@ -29,7 +29,13 @@ from headgate.core.window.sliced import ClockKeeper, SlicedKeeper, can_clock, ca
 from headgate.core.window.spec import Aggregated, Listed, Reduced, WindowPlan
 from headgate.core.window.tools import WindowTools
 from headgate.functions.assigners import MergingWindowAssigner
-from headgate.functions.context import TimeDomain
+from headgate.functions.context import (
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    RuntimeContext,
+    TimeDomain,
+)
+from headgate.functions.window import Window
 
 
 class WindowOperator(StatefulOperator):
@@ -182,3 +188,111 @@ def _fold_function(plan: WindowPlan) -> UserFunction | None:
             return UserFunction(function, "add", "fold")
         case Listed():
             return None
+
+
+Sided = tuple[int, Record]
+
+
+class JoinedWindowOperator(WindowOperator):
+    """A window operator with two inputs.
+
+    A record goes into the windows as ``(side, record)`` with side 0 or 1, which is also what
+    assigners, triggers and evictors see; when a window fires, its contents are parted again. Law:
+    pairs meet only within one key and one window.
+    """
+
+    inputs = 2
+
+    def key_selector(self, number: int) -> Callable[[Record], Key] | None:
+        return None  # the plan's takes records that know their side
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        sided = [(number, record) for record in bundle.records]
+        super().process(Bundle(sided, bundle.timestamps), 0)
+
+
+class SidedKey:
+    """The key of a record, by the selector of the side that it comes from."""
+
+    def __init__(self, first: Callable[[Record], Key], second: Callable[[Record], Key]) -> None:
+        self._selectors = first, second
+
+    def __call__(self, sided: Sided) -> Key:
+        return self._selectors[sided[0]](sided[1])
+
+
+class CoGroupCall:
+    """Calls ``co_group(first, second)`` of the user's function for the contents of a window."""
+
+    method = "co_group"
+
+    def __init__(self, function: object) -> None:
+        self.function = function
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._call: Callable[..., Record] = getattr(self.function, self.method, self.function)  # type: ignore[arg-type]
+        begin = getattr(self.function, "open", None)
+        if begin is not None:
+            begin(runtime_context)
+
+    def close(self) -> None:
+        closer = getattr(self.function, "close", None)
+        if closer is not None:
+            closer()
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        self._tell("initialize_state", context)
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        self._tell("snapshot_state", context)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._tell("notify_checkpoint_complete", checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self._tell("notify_checkpoint_aborted", checkpoint_id)
+
+    def apply(self, key: Key, window: Window, inputs: Iterable[Sided]) -> Iterable[Record]:
+        """What the window operator calls."""
+        return self.joined(*_parted(inputs))
+
+    def joined(self, first: list[Record], second: list[Record]) -> Iterable[Record]:
+        """The results for one key and window."""
+        return iterable(self._call(first, second), "a co_group function")
+
+    def _tell(self, method: str, what: object) -> None:
+        """The user's function, if it wants to know."""
+        call = getattr(self.function, method, None)
+        if call is not None:
+            call(what)
+
+
+class FlatJoinCall(CoGroupCall):
+    """Calls ``join(first, second)`` for each pair; it gives any number of results."""
+
+    method = "join"
+
+    def joined(self, first: list[Record], second: list[Record]) -> Iterator[Record]:
+        call = self._call
+        for left in first:
+            for right in second:
+                yield from iterable(call(left, right), "a flat join function")
+
+
+class JoinCall(CoGroupCall):
+    """Calls ``join(first, second)`` for each pair; it gives one result."""
+
+    method = "join"
+
+    def joined(self, first: list[Record], second: list[Record]) -> Iterator[Record]:
+        call = self._call
+        for left in first:
+            for right in second:
+                yield call(left, right)
+
+
+def _parted(inputs: Iterable[Sided]) -> tuple[list[Record], list[Record]]:
+    sides: tuple[list[Record], list[Record]] = [], []
+    for side, record in inputs:
+        sides[side].append(record)
+    return sides
