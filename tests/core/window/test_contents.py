@@ -8,7 +8,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.window.contents import open_contents
 from headgate.core.window.spec import Aggregated, Reduced
-from headgate.core.window.tools import WindowTools
+from headgate.core.window.user_code import WindowTools
 from headgate.functions.assigners import TumblingEventTimeWindows
 from headgate.functions.context import TaskInfo
 from headgate.functions.evictors import CountEvictor

@@ -8,7 +8,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.runtime import KeyedStates
 from headgate.core.state.backend import StateSpec
-from headgate.core.window.tools import Compartment, WindowTools, merge_values
+from headgate.core.window.user_code import Compartment, WindowTools, merge_values
 from headgate.functions.context import TaskInfo
 from headgate.functions.state import (
     AggregatingStateDescriptor,

@@ -26,7 +26,7 @@ from headgate.core.window.spec import (
     Reduced,
     WindowPlan,
 )
-from headgate.core.window.tools import WindowTools, merge_values
+from headgate.core.window.user_code import WindowTools, merge_values
 from headgate.functions.evictors import Evictor, TimestampedValue
 from headgate.functions.state import Aggregate
 from headgate.functions.window import Window

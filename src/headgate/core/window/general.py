@@ -18,10 +18,9 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.late_records import LateRecords
 from headgate.core.state.backend import StateSpec
-from headgate.core.window.answers import NO_TIMESTAMP, Answers
 from headgate.core.window.contents import open_contents
 from headgate.core.window.spec import WindowPlan
-from headgate.core.window.tools import WindowTools
+from headgate.core.window.user_code import NO_TIMESTAMP, Answers, WindowTools
 from headgate.functions.assigners import MergingWindowAssigner, SessionWindows
 from headgate.functions.context import TimeDomain
 from headgate.functions.triggers import CONTINUE, TriggerResult

@@ -21,13 +21,12 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.late_records import LateDrops, LateRecords
 from headgate.core.chain.user_function import StatefulOperator, UserFunction, iterable
-from headgate.core.window.answers import Answers
 from headgate.core.window.general import GeneralKeeper, MergingKeeper, Parts, WindowKeeper
 from headgate.core.window.restored import adopt, holds_general_state, settle_contents
 from headgate.core.window.sessions import SessionKeeper, can_gather
 from headgate.core.window.sliced import ClockKeeper, SlicedKeeper, can_clock, can_slice
 from headgate.core.window.spec import Aggregated, Listed, Reduced, WindowPlan
-from headgate.core.window.tools import WindowTools
+from headgate.core.window.user_code import Answers, WindowTools
 from headgate.functions.assigners import MergingWindowAssigner
 from headgate.functions.context import (
     FunctionInitializationContext,

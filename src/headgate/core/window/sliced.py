@@ -22,10 +22,10 @@ from headgate.core.chain.user_function import PIECE
 from headgate.core.state.backend import KeyedBackend, StateSpec
 from headgate.core.state.cursor import Namespace
 from headgate.core.state.tables import Entries, Spaces
-from headgate.core.window.answers import NO_TIMESTAMP
 from headgate.core.window.contents import in_each_window, make_fold
 from headgate.core.window.general import Parts
 from headgate.core.window.spec import FIRED, OPEN, WindowPlan
+from headgate.core.window.user_code import NO_TIMESTAMP
 from headgate.functions.assigners import (
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
