@@ -220,7 +220,7 @@ class Run:
                         unread, queued = self.input.unread(channel), gate.queued(channel)
                         assert self.in_flight.started(checkpoint, channel, unread, queued)
                         self.seen["unread"] += bool(unread)
-                        self.seen["restored and unread"] += bool(self.input._restored)
+                        self.seen["restored and unread"] += self.input._restored.waits
                 case ChannelDone(checkpoint, channel):
                     self.in_flight.channel_done(checkpoint, channel)
                 case AlignmentComplete(checkpoint, _):

@@ -25,7 +25,7 @@ def test_without_a_restore_there_is_nothing() -> None:
     restored = RestoredInput()
     restored.add_bytes(0, [])
     restored.add_bytes(0, [b""])
-    assert not restored
+    assert not restored.waits
     assert restored.next() is None
     assert restored.unread(0, PICKLE) == b""
 
@@ -43,7 +43,7 @@ def test_reassigned_records_come_first_and_then_each_channel_in_order() -> None:
         (1, b"b"),
         (0, b"c"),
     ]
-    assert not restored
+    assert not restored.waits
 
 
 def test_what_was_not_read_is_told_channel_by_channel_and_is_read_afterwards() -> None:
@@ -79,7 +79,7 @@ def test_reassigned_records_that_turn_out_to_be_none_end_by_themselves() -> None
     restored.add_reassigned(0, iter([]))
     assert restored, "nobody has looked yet"
     assert restored.next() is None
-    assert not restored
+    assert not restored.waits
 
 
 def test_a_channel_is_held_until_all_that_it_begins_with_has_been_read() -> None:

@@ -119,7 +119,7 @@ def _read_channel(channel: ChannelState, reader: CheckpointReader) -> ChannelPar
 
 
 class RestoredInput:
-    """Buffers for one input; true as long as there may be some."""
+    """Restored buffers for one input."""
 
     def __init__(
         self,
@@ -135,9 +135,8 @@ class RestoredInput:
         self._left: dict[int, int] = {}
         self._reassigned: deque[tuple[int, Iterator[Buffer]]] = deque()
         self._channels: deque[tuple[int, Iterator[Buffer]]] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._reassigned or self._channels)
+        self.waits = False
+        """Whether there may be some; looked at for each element."""
 
     def add_bytes(self, channel: int, parts: Iterable[bytes]) -> None:
         """A part of the stream of a channel; it may begin and end in the middle of an element."""
@@ -160,6 +159,7 @@ class RestoredInput:
                     return channel, buffer
                 waiting.popleft()
                 self._used_up(channel)
+        self.waits = False
         return None
 
     def unread(self, channel: int, serializer: Serializer) -> bytes:
@@ -189,6 +189,7 @@ class RestoredInput:
         self, waiting: deque[tuple[int, Iterator[Buffer]]], channel: int, buffers: Iterator[Buffer]
     ) -> None:
         waiting.append((channel, buffers))
+        self.waits = True
         self._left[channel] = self._left.get(channel, 0) + 1
         self._pause(channel)
 

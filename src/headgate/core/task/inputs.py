@@ -133,7 +133,7 @@ class NetworkInput:
         """Whether ``take`` is worth a call."""
         begun = self._rest is not None or self._current is not None
         begun = begun or self._ended_channel is not None
-        return begun or bool(self._restored) or self.gate.available()
+        return begun or self._restored.waits or self.gate.available()
 
     def take(self, limit: int) -> Taken:
         """The next element, of a bundle at most ``limit`` records."""
@@ -153,7 +153,7 @@ class NetworkInput:
                     self._join(element, limit)
                 if element is not None:
                     return self._dispatch(element, limit)
-            if self._restored and self._restored_taken():
+            if self._restored.waits and self._restored_taken():
                 continue
             arrival = self.gate.poll()
             if arrival is None:
