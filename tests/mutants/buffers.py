@@ -104,9 +104,10 @@ BUFFERS = (
     Mutant(
         "unread-input-kept",
         "core/ingress/gate.py",
-        "        if self.closed:\n            return\n        self.closed = True\n",
+        "        if self.closed:\n            return\n        self.closed = True\n"
+        "        self._queue.clear()\n",
         "        if self.closed or not self._requested:\n            return\n"
-        "        self.closed = True\n",
+        "        self.closed = True\n        self._queue.clear()\n",
         "a task that ends before it has begun keeps the buffers of its input",
         "sim --scenario jobs --start 15 --seeds 3",
     ),
@@ -307,8 +308,8 @@ BUFFERS = (
     Mutant(
         "gate-notify-lost",
         "core/ingress/gate.py",
-        "        if len(self._queue) == 1:\n            self.notify()\n",
-        "        if len(self._queue) > 1:\n            self.notify()\n",
+        "        self._queue.append(index)\n        if len(self._queue) == 1:\n",
+        "        self._queue.append(index)\n        if len(self._queue) > 1:\n",
         "a task that sleeps is not woken by its first buffer",
         "tests/core/ingress/test_gate.py",
     ),

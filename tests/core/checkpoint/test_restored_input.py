@@ -35,7 +35,7 @@ def test_reassigned_records_come_first_and_then_each_channel_in_order() -> None:
     restored.add_bytes(1, [b"a", b"", b"b"])
     restored.add_reassigned(0, [Bundle([1]), Bundle([]), Bundle([2], [5])])
     restored.add_bytes(0, [b"c"])
-    assert restored
+    assert restored.waits
     assert taken(restored) == [
         (0, Bundle([1])),
         (0, Bundle([2], [5])),
@@ -77,7 +77,7 @@ def test_reassigned_records_are_made_when_they_are_read() -> None:
 def test_reassigned_records_that_turn_out_to_be_none_end_by_themselves() -> None:
     restored = RestoredInput()
     restored.add_reassigned(0, iter([]))
-    assert restored, "nobody has looked yet"
+    assert restored.waits, "nobody has looked yet"
     assert restored.next() is None
     assert not restored.waits
 

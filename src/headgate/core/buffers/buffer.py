@@ -89,7 +89,7 @@ class Buffer(msgspec.Struct, eq=False):
     bundle: Bundle | None = None
     """Records handed over within the process instead of bytes; the lease bounds their number."""
     weight: int = 0
-    """About the bytes that those records would be."""
+    """Estimated size of those records in bytes."""
 
     @property
     def size(self) -> int:
@@ -109,7 +109,7 @@ class BufferBuilder(msgspec.Struct, eq=False):
     committed: int = 0
     finished: bool = False
     capacity: int = 0
-    """As far as it may be filled; 0: as far as the segment goes."""
+    """Bytes that it may hold at most; 0: the whole segment."""
 
     def __post_init__(self) -> None:
         longest = len(self.lease.segment.memory)
@@ -120,11 +120,11 @@ class BufferBuilder(msgspec.Struct, eq=False):
         return self.lease.segment.memory
 
     def trim(self, size: int) -> None:
-        """It shall hold at most so much, or what it holds already; it never grows again."""
+        """Let it hold at most ``size`` bytes, or what it holds already; it never grows again."""
         self.capacity = max(self.committed, min(self.capacity, size))
 
     def append(self, data: memoryview) -> int:
-        """Copy as much of ``data`` as fits, make it readable, say how much that was."""
+        """Copy as much of ``data`` as fits and make it readable; returns the number of bytes."""
         memory, start = self.lease.segment.memory, self.committed
         count = min(len(data), self.capacity - start)
         self.committed = end = start + count
@@ -132,7 +132,7 @@ class BufferBuilder(msgspec.Struct, eq=False):
         return count
 
     def try_append_whole(self, prefix: ByteLike, body: ByteLike) -> bool:
-        """Copy both if they fit and leave room; else copy nothing and say False."""
+        """Copy both if they fit and leave room; else copy nothing and return False."""
         memory, start = self.lease.segment.memory, self.committed
         middle = start + len(prefix)
         end = middle + len(body)
@@ -202,7 +202,7 @@ class BufferConsumer(msgspec.Struct, eq=False):
 
     @property
     def size(self) -> int:
-        """Bytes that can be built now; of records that are handed over, about their bytes."""
+        """Bytes that can be built now; an estimate for records that are handed over."""
         builder = self.builder
         if builder is None:
             return 0 if self.ready is None else self.ready.weight or self.ready.size
@@ -248,7 +248,7 @@ class BufferConsumer(msgspec.Struct, eq=False):
         return twin
 
     def close(self) -> None:
-        """Let go of the segment; may be called after the last build as well."""
+        """Release the segment; may be called after the last build as well."""
         lease, self.lease = self.lease, None
         if lease is not None:
             lease.release()

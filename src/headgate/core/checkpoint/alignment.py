@@ -133,7 +133,7 @@ class _Pending:
     missing: dict[int, None]
     """Live channels that have not delivered."""
     announced: dict[int, None] = field(default_factory=dict)
-    """Those of them whose barrier waits after data."""
+    """Missing channels whose barrier has arrived and waits after data."""
     blocked: list[int] = field(default_factory=list)
     taken: bool = False
 

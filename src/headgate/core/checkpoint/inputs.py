@@ -185,7 +185,7 @@ class NumberedChannel:
 
     source: CheckpointInput
     index: int
-    """As the input's gate counts."""
+    """Number of the channel in the gate of its input."""
     gate: int
     """Among the gates of the task."""
     channel: int
@@ -349,4 +349,4 @@ def give_back(
 
 
 def _nobody(channel: int, barrier: CheckpointBarrier) -> None:
-    """For gates whose task has ended."""
+    """The listener of gates whose task has ended."""

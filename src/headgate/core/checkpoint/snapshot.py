@@ -32,7 +32,7 @@ class TaskSnapshot:
     """The operators of a task at one moment, in the order of its chain."""
 
     barrier: CheckpointBarrier
-    """As it was taken: ``unaligned`` says whether it has overtaken."""
+    """The barrier with which it was taken: ``unaligned`` says whether it has overtaken."""
     operators: tuple[NamedSnapshot, ...]
     sync_ms: float
     """How long the task stood still for it."""

@@ -372,7 +372,7 @@ def _to_python(column: pa.Array, as_int: bool) -> list[Record]:
 
 
 def from_python(values: list[Record], kind: pa.DataType | None) -> pa.Array:
-    """Such values as a column."""
+    """Makes a column of values that ``_to_python`` has taken out of one."""
     if kind is not None and pa.types.is_timestamp(kind):
         return pa.array(values, pa.int64()).cast(kind)
     return pa.array(values, type=kind)

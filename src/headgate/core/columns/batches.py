@@ -82,7 +82,7 @@ def written(batch: pa.RecordBatch) -> bytes:
 
 
 def read(data: bytes) -> pa.RecordBatch:
-    """What ``written`` has made of it."""
+    """Reads what ``written`` returned."""
     with pa.ipc.open_stream(data) as stream:
         return stream.read_next_batch()
 
@@ -109,7 +109,7 @@ def is_unfit(batch: Record) -> bool:
 
 
 def unmarked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """As it was before."""
+    """The batch as it was before it was marked."""
     metadata = {name: text for name, text in batch.schema.metadata.items() if name != UNFIT}
     return batch.replace_schema_metadata(metadata or None)
 

@@ -135,7 +135,7 @@ def _is_tagged(made: Record) -> bool:
 
 
 class RowFilter(ProcessFunction[Record, Record]):
-    """Those rows for which an expression is true."""
+    """Keeps the rows for which an expression is true."""
 
     def __init__(self, condition: compute.Expression) -> None:
         self._condition = condition

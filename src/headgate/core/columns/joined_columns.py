@@ -181,7 +181,7 @@ class JoinedColumns:
 
     @property
     def shared_keys(self) -> tuple[str, ...]:
-        """Those that have the same name on both sides."""
+        """Keys that have the same name on both sides."""
         pairs = zip(self.left_keys, self.right_keys, strict=True)
         return tuple(left for left, right in pairs if left == right)
 

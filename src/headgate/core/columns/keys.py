@@ -192,6 +192,6 @@ class ColumnPartitioner:
         ]
 
     def channels_of(self, groups: Numbers) -> Numbers:
-        """As the record's router has it: each channel owns a range of groups."""
+        """The channel of each group: each channel owns a range of groups, as for records."""
         channels = groups.astype(np.int64) * self._channels // self._max_parallelism
         return channels.astype(np.uint8 if self._channels <= 256 else np.uint16)

@@ -72,7 +72,7 @@ class RecordsOperator(Operator):
 
 
 class FittingBatches:
-    """The batches of bundles that an operator can use; its error policy has the others."""
+    """The batches of bundles that an operator can use; its error policy gets the others."""
 
     def __init__(self, context: OperatorContext, failures: RecordFailures | None) -> None:
         self._operator = context.operator
@@ -95,7 +95,7 @@ class FittingBatches:
 
 
 class HoldingOperator(Operator):
-    """Base of operators that hold something back for a while; ``flush`` lets go of it.
+    """Base of operators that buffer something for a while; ``flush`` sends it.
 
     Law: nothing is held across a watermark, a barrier or the end, nor longer than the buffer
     timeout; 0: not across a bundle, -1: the time does not matter.
@@ -118,7 +118,7 @@ class HoldingOperator(Operator):
         raise NotImplementedError
 
     def flush(self) -> None:
-        """Let go of all that is held."""
+        """Send all that is held."""
         raise NotImplementedError
 
     def watermark_advanced(self, watermark: Watermark) -> None:
@@ -190,7 +190,7 @@ class BatchesOperator(HoldingOperator):
             self.output.collect(Bundle(batches))
 
     def _fitting(self, records: list[Record], streak: FailureStreak) -> list[Record]:
-        """Those that fit, each tried alone; the error policy has the others."""
+        """The records that fit, each tried alone; the error policy gets the others."""
         found = []
         for record in records:
             try:

@@ -81,7 +81,7 @@ class WindowRows:
         return self._bytes
 
     def slices(self) -> list[int]:
-        """Those that hold rows, in order."""
+        """The slices that hold rows, in order."""
         found = set(self._waiting)
         for sizes in self._sizes.values():
             found.update(sizes)

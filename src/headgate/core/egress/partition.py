@@ -506,7 +506,7 @@ class Partition:
         return self.subpartitions[index].add(consumer)
 
     def add_to_last(self, index: int, bundle: Bundle, most: int, record_bytes: int) -> int:
-        """See ``PipelinedSubpartition``; only for one that is read here."""
+        """Add records to the last buffer of a subpartition that is read in this process."""
         subpartition = self.subpartitions[index]
         assert isinstance(subpartition, PipelinedSubpartition), "what is stored is not handed over"
         return subpartition.add_to_last(bundle, most, record_bytes)
@@ -577,7 +577,7 @@ class Partition:
 
     @property
     def queued_bytes(self) -> int:
-        """Of what waits in memory."""
+        """Bytes that wait in memory."""
         return sum([each.queued_bytes for each in self.subpartitions if each.queued])
 
     def _try_lease(self) -> Lease | None:

@@ -197,7 +197,7 @@ class KeyGroupPartitioner(_PerRecord):
         return self._form is not None and self._form.places(shape, count) is not None
 
     def split_fields(self, fields: RecordFields, times: Times) -> BundleSplit | None:
-        """The same for records that are taken apart; None: ``split`` has to look at them."""
+        """Split records that are taken apart; None: it cannot, and ``split`` can."""
         if self.channels == 1:
             return [(0, Bundle.of_fields(fields, times))]
         places = fields.places
@@ -228,7 +228,7 @@ class KeyGroupPartitioner(_PerRecord):
         return split
 
     def _lanes(self, keys: list[Key], moved: list[list[Record]]) -> list[list[list[Record]]]:
-        """Of each list that is moved a list for each channel."""
+        """Splits each of the lists ``moved`` into a list for each channel."""
         memo = self._memo
         if len(moved) != 2:
             return _lanes_of(memo.picks(keys), self.channels, moved)
@@ -435,7 +435,7 @@ def split_bundle(router: Router, bundle: Bundle) -> BundleSplit:
 def _lanes_of(
     picks: Sequence[int], channels: int, moved: Sequence[list[Record]]
 ) -> list[list[list[Record]]]:
-    """Of each list that is moved a list for each channel."""
+    """Splits each of the lists ``moved`` into a list for each channel."""
     if channels == 2 and len(moved) < 3:
         return [
             [list(compress(items, map(not_, picks))), list(compress(items, picks))]

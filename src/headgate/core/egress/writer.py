@@ -83,14 +83,14 @@ STAGED_RECORDS: Final = 4096
 """So many records wait at most to be routed, whatever the number of channels."""
 
 BUNDLE_BYTES: Final = 64 * 1024
-"""What a bundle should be about; how many records that is, the last one tells."""
+"""Target size of a bundle. The number of records follows from the size of the last bundle."""
 
 BUNDLE_MAX_BYTES: Final = 256 * BUNDLE_BYTES
 """Only a single record may be longer: many large ones must not add up to a refused element."""
 
 
 PUT_TOGETHER: Final = 16
-"""After so many bundles of tuples that only pickle could write, they need not be taken apart."""
+"""After so many bundles that only pickle could write, records are no longer taken apart."""
 
 
 class RecordWriter:
@@ -169,7 +169,7 @@ class RecordWriter:
         self.emit_bundle(Bundle(records, timestamps).copy())
 
     def emit_bundle(self, bundle: Bundle) -> None:
-        """The same; the bundle is the writer's from now on."""
+        """Send the records of a bundle, which belongs to the writer from now on."""
         self.flush_error()
         count = len(bundle)
         if not count:
@@ -201,12 +201,12 @@ class RecordWriter:
             self._flush_lanes(range(self._lanes) if channel is None else [channel])
 
     def broadcast_event(self, event: Event) -> None:
-        """Send an event to every channel, behind all that was emitted before."""
+        """Send an event to every channel, after all that was emitted before."""
         self._finish_buffers()
         self.partition.broadcast_event(event)
 
     def send_barrier(self, barrier: CheckpointBarrier) -> None:
-        """Send an aligned barrier behind all that was emitted before; readers are told at once."""
+        """Send an aligned barrier after all that was emitted before; readers are told at once."""
         assert self.partition.kind.is_pipelined, "barriers are never stored"
         self.broadcast_event(barrier)
 
@@ -328,7 +328,7 @@ class RecordWriter:
         self._measured(size // count)
 
     def _measured(self, size: int) -> None:
-        """A record has about so many bytes."""
+        """Remember the size of a record, which sets the length of bundles."""
         self._record_bytes = size + 1
         self._limit = max(1, min(BUNDLE_RECORDS, BUNDLE_BYTES // self._record_bytes))
 

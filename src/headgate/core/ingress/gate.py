@@ -505,7 +505,7 @@ class UnionGate:
 
     @property
     def gates(self) -> Sequence[Gate]:
-        """Those it is made of, in the order in which their channels are counted."""
+        """Its gates, in the order in which their channels are counted."""
         return self._gates
 
     @property

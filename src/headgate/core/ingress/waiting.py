@@ -138,7 +138,7 @@ class _Stream:
         self._serializer = serializer
 
     def elements(self, data: ByteLike, place: Place) -> Iterator[tuple[Place, WaitingThing]]:
-        """Those that end in these bytes."""
+        """The elements that end in these bytes."""
         skipped = min(self.left_out, len(data))
         self.left_out -= skipped
         if not self.begun:
