@@ -124,7 +124,7 @@ class StoredDatabase(Protocol):
         """Copy everything to a new local folder; raises CheckpointError."""
 
     def read(self, groups: range) -> Iterator[tuple[int, bytes]]:
-        """Those of these key groups that hold anything, in the form that every backend reads."""
+        """Read the non-empty ones among these key groups, in the form that every backend reads."""
 
 
 class Snapshot(Protocol):

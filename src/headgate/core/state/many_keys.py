@@ -38,7 +38,7 @@ def int_groups(numbers: Numbers, max_parallelism: int) -> Numbers:
 
 
 def _mix(bits: Numbers) -> Numbers:
-    """As ``mix`` has it, of 32 bits each; sums that are too long wrap around."""
+    """``mix`` for an array of 32-bit numbers; sums that are too long wrap around."""
     bits = (bits ^ (bits >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     bits = (bits ^ (bits >> np.uint32(13))) * np.uint32(0xC2B2AE35)
     return bits ^ (bits >> np.uint32(16))

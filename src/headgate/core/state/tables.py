@@ -73,44 +73,44 @@ class Table:
 class Guard(MutableMapping[Key, Record]):
     """Stands in front of a dictionary: whatever hands out a value asks ``_mine`` for it first."""
 
-    __slots__ = ("behind",)
+    __slots__ = ("guarded",)
 
-    def __init__(self, behind: dict[Key, Record]) -> None:
-        self.behind = behind
+    def __init__(self, guarded: dict[Key, Record]) -> None:
+        self.guarded = guarded
 
     @abstractmethod
     def _mine(self, key: Key, value: Record) -> Record:
         """The value, or what has taken its place because a snapshot shares it."""
 
     def __getitem__(self, key: Key) -> Record:
-        return self._mine(key, self.behind[key])
+        return self._mine(key, self.guarded[key])
 
     def get(self, key: Key, default: Record = None) -> Record:
-        value = self.behind.get(key, _NOTHING)
+        value = self.guarded.get(key, _NOTHING)
         return default if value is _NOTHING else self._mine(key, value)
 
     def pop(self, key: Key, *default: Record) -> Record:
-        if key in self.behind:
-            self._mine(key, self.behind[key])
-        return self.behind.pop(key, *default)
+        if key in self.guarded:
+            self._mine(key, self.guarded[key])
+        return self.guarded.pop(key, *default)
 
     def __setitem__(self, key: Key, value: Record) -> None:
-        self.behind[key] = value
+        self.guarded[key] = value
 
     def __delitem__(self, key: Key) -> None:
-        del self.behind[key]
+        del self.guarded[key]
 
     def __contains__(self, key: object) -> bool:
-        return key in self.behind
+        return key in self.guarded
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(self.behind)
+        return iter(self.guarded)
 
     def __len__(self) -> int:
-        return len(self.behind)
+        return len(self.guarded)
 
     def clear(self) -> None:
-        self.behind.clear()
+        self.guarded.clear()
 
 
 class GuardedEntries(Guard):
@@ -126,7 +126,7 @@ class GuardedEntries(Guard):
         self._copied = copied
 
     def get(self, key: Key, default: Record = None) -> Record:
-        value = self.behind.get(key, _NOTHING)
+        value = self.guarded.get(key, _NOTHING)
         if type(value) in ATOMS:
             return value
         for frozen in self.shared.values():  # as in ``_mine``: this is called most
@@ -144,7 +144,7 @@ class GuardedEntries(Guard):
 
     def _copy(self, key: Key, value: Record) -> Record:
         try:
-            self.behind[key] = mine = self._copied(value)
+            self.guarded[key] = mine = self._copied(value)
         except TypeError as error:
             raise StateBroken(
                 f"a {type(value).__name__} in the state of the key {key!r} cannot be "
@@ -173,7 +173,7 @@ class Spaces:
         self._bound: list[Bound] = []
 
     def bound(self, user: B) -> B:
-        """As that of a table."""
+        """The user, which has the current view now, and gets every later one."""
         self._bound.append(user)
         user.bind(self.view)
         return user
@@ -183,7 +183,7 @@ class Spaces:
         frozen: dict[Namespace, Held] = self.by_namespace.copy()  # type: ignore[assignment]
         for namespace, guard in self._guards.items():
             if self.by_namespace.get(namespace) is guard:
-                frozen[namespace] = guard.behind
+                frozen[namespace] = guard.guarded
         frozen[None] = self.plain.freeze(number)
         self.by_namespace[None] = self.plain.view
         self._shared[number] = frozen
@@ -202,7 +202,7 @@ class Spaces:
             if not guard.shared:
                 del self._guards[namespace]
                 if self.by_namespace.get(namespace) is guard:
-                    self.by_namespace[namespace] = guard.behind
+                    self.by_namespace[namespace] = guard.guarded
         if not self._shared:
             self._show(self.by_namespace)
 
@@ -231,12 +231,12 @@ class GuardedSpaces(Guard):
         self._guards = guards
 
     def __setitem__(self, key: Namespace, value: Entries) -> None:
-        self.behind[key] = value
+        self.guarded[key] = value
         if type(value) is GuardedEntries:
             self._guards[key] = value
 
     def _mine(self, key: Namespace, value: Entries) -> Entries:
-        entries = value.behind if type(value) is GuardedEntries else value
+        entries = value.guarded if type(value) is GuardedEntries else value
         for held in self._shared.values():
             if held.get(key) is entries:
                 older = value.shared if type(value) is GuardedEntries else {}

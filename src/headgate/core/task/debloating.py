@@ -27,11 +27,11 @@ class InputTotals:
     consumed_bytes: float
     """What the chain was given; a bundle that it has half is half consumed."""
     buffers: int
-    """Those that were taken out of the gate."""
+    """Buffers that were taken out of the gate."""
     with_data_ms: float
     """Time in which the task was not idle. Back pressure counts: what waits, waits for that too."""
     on_core_ms: float
-    """That time without the part of it in which threads of the worker waited for a core."""
+    """``with_data_ms`` without the time in which threads of the worker waited for a core."""
 
 
 class _Look(msgspec.Struct):
@@ -104,12 +104,8 @@ class Debloater:
         consumed = sum(look.consumed_bytes for look in looks)
         spent_ms = sum(look.on_core_ms for look in looks)
         most = max(look.waiting for look in looks)  # what they were once they may soon be again
-        if (
-            not consumed or not spent_ms
-        ):  # it has read nothing yet, or what it reads did not come in buffers
+        if not consumed or not spent_ms:  # nothing was read yet, or it did not come in buffers
             return self.size
-        if not spent_ms:
-            return self._segment_bytes
         wanted = consumed / spent_ms * self._target_ms / max(1, most)
         return int(min(self._segment_bytes, max(self._least_bytes, wanted)))
 
@@ -155,7 +151,7 @@ class CoreTime:
 
 
 class BufferSizes:
-    """Of one task. ``later`` calls back inside the baton."""
+    """Sets the sizes of the buffers that one task reads. ``later`` calls back inside the baton."""
 
     def __init__(
         self,

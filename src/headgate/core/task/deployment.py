@@ -20,7 +20,10 @@ from headgate.core.task.assembly import AssembledTask, TaskAssembly, Thread
 
 
 class DeployedTasks(Generic[Thread]):
-    """See ``RunTasks``; what that has not is called inside the baton, but for ``read``."""
+    """Deploys and releases the tasks of a run.
+
+    Methods that ``RunTasks`` does not have are called inside the baton, except for ``read``.
+    """
 
     def __init__(
         self,
@@ -87,7 +90,7 @@ class DeployedTasks(Generic[Thread]):
                 deployed.thread.cancel()
 
     def release_partitions(self) -> None:
-        """Of tasks that have ended: stored ones, and those whose readers never came."""
+        """Release the partitions of ended tasks: stored ones, and those that nobody has read."""
         with ExitStack() as every:
             for deployed in self.tasks:
                 if not deployed.thread.is_alive:

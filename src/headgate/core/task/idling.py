@@ -68,7 +68,7 @@ class NothingWatched:
 
 
 class SourceIdling:
-    """Of one source task; all but ``wake`` is called inside the baton."""
+    """Decides when one source task is polled; all but ``wake`` is called inside the baton."""
 
     def __init__(
         self,

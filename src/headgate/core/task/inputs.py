@@ -168,7 +168,7 @@ class NetworkInput:
             self._current.feed(arrival.buffer)
 
     def _join(self, bundle: Bundle, limit: int) -> None:
-        """Add the bundles behind it in its buffer: many short ones take longer than a long one."""
+        """Add the next bundles of its buffer: many short ones take longer than a long one."""
         current = self._current
         while current is not None and len(bundle) < limit and current.has_more_like:
             result, element = current.next()

@@ -31,7 +31,7 @@ from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.mailbox import NORMAL, Mailbox
 
 MOST_CHANNELS: Final = 1_000
-"""Of a gate with more channels those with the longest queues are looked at."""
+"""Channels of a gate that are looked at, those with the longest queues first."""
 
 SMALLEST_SHARE_BYTES: Final = 256 * 1024
 """A channel's share is never less: a bundle may be as long as several buffers."""
@@ -54,7 +54,7 @@ class CopiedGate:
 
     gate: int
     channels: int
-    """Of the gate, looked at or not."""
+    """Number of channels of the gate, looked at or not."""
     buffers: int
     """Data buffers that wait, also with producers in other processes."""
     copied: Sequence[CopiedChannel]
@@ -94,7 +94,7 @@ class WaitingInputs:
                 offset += single.channel_count
 
     def keyed_gates(self) -> list[int]:
-        """Those whose records have keys."""
+        """Numbers of the gates whose records have keys."""
         return [
             gate
             for gate, (source, _) in sorted(self._places.items())
@@ -102,7 +102,7 @@ class WaitingInputs:
         ]
 
     def copy(self, gate: int, channel: int | None, limits: CopyLimits) -> CopiedGate:
-        """Of one channel, or of all."""
+        """Copy what waits in one channel, or (None) in all channels of a gate."""
         source, offset = self._places[gate]
         channels = self._gates[gate].channels
         queues = {index: channels[index].waiting() for index in _chosen(channels, channel)}

@@ -109,7 +109,7 @@ class OutputHeadroom:
         self._taken = 0
 
     def fit(self, limit: int) -> int:
-        """As many records of ``limit`` as the outputs can take."""
+        """The number of records, at most ``limit``, that the outputs can take."""
         for output in self._outputs:
             limit = output.fit(limit, self._taken)
         return limit
@@ -206,7 +206,7 @@ class InputProcessor:
 
     @property
     def open_inputs(self) -> list[int]:
-        """Those that have not ended."""
+        """Numbers of the inputs that have not ended."""
         return [source.number for source in self.inputs if not source.ended]
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ Report: TypeAlias = (
 
 
 class ObedientTask(Protocol):
-    """See ``Task``."""
+    """A task, as far as it takes orders."""
 
     @property
     def id(self) -> str: ...
@@ -56,7 +56,7 @@ class ObedientTask(Protocol):
 
 
 class RunTask(Protocol):
-    """See ``AssembledTask``."""
+    """A deployed task, as far as it takes orders."""
 
     @property
     def task(self) -> ObedientTask: ...
@@ -120,13 +120,13 @@ class RunServices(Protocol[Tasks]):
 
 
 class TaskRuns(Generic[Tasks]):
-    """Of one task manager; called by one thread at a time, outside the baton."""
+    """The runs of one task manager; called by one thread at a time, outside the baton."""
 
     def __init__(self, services: RunServices[Tasks], cancel_ms: float) -> None:
         """``cancel_ms``: how long the user's code has to come back after a cancellation."""
         self.run = ""
         self.tasks: Tasks | None = None
-        """Of the present run."""
+        """The tasks of the present run; None: none is deployed."""
         self.open: dict[str, TaskState] = {}
         """Tasks that have not ended."""
         self.stuck_at_ms: float | None = None
@@ -251,7 +251,7 @@ class TaskRuns(Generic[Tasks]):
 
 
 class _Listener:
-    """See ``TaskListener``; of the tasks of one run."""
+    """Tells the driver what the tasks of one run report."""
 
     def __init__(self, run: str, services: RunServices[Tasks]) -> None:
         self._run = run

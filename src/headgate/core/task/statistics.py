@@ -110,7 +110,7 @@ class Latencies:
 
 
 MOST_METRICS: Final = 1_000
-"""Of a task; later ones are not reported."""
+"""Metrics of users that a task reports; later ones are left out."""
 MOST_WARNINGS: Final = 100
 _WARNING_CHARS: Final = 1_000
 

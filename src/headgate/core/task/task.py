@@ -289,7 +289,7 @@ class Task:
         return WaitingInputs(self._chain.head, self._inputs, self._gates)
 
     def read_state(self, question: ReadState, answer: AnswerRead) -> None:
-        """See ``StateReads``; asked inside the baton, answered there between two bundles."""
+        """Read keyed state; asked inside the baton, answered there between two bundles."""
         self._reads.ask(question, answer)
 
     def state_reader(self, uid: str) -> StateReader | None:

@@ -185,7 +185,7 @@ class ListFold:
 
 
 def make_fold(contents: Contents, copies: bool) -> Fold:
-    """As the plan says."""
+    """The fold for the contents that the plan wants."""
     match contents:
         case Reduced(function):
             return ReduceFold(function, copies)
@@ -316,7 +316,7 @@ class EvictedContents(ListedContents):
 
 
 def open_contents(plan: WindowPlan, keyed: KeyedContext, tools: WindowTools) -> WindowContents:
-    """As the plan says."""
+    """The contents of windows as the plan wants them."""
     fold = make_fold(plan.contents, copies=True)
     if plan.evictor is not None:
         return EvictedContents(keyed, plan.evictor, tools, fold)

@@ -210,7 +210,7 @@ SET: Final = StateSpec("window set", "value")
 
 
 class MergingKeeper(GeneralKeeper):
-    """See ``GeneralKeeper``; timers and trigger state are those of the window, not of its home."""
+    """Keeps windows that merge; timers and trigger state belong to the window, not to its home."""
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)

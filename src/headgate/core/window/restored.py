@@ -1,7 +1,7 @@
 """Windows of an earlier run: compared with what the operator keeps now, and taken over.
 
-Laws: nothing is left behind that no keeper would find again, and nothing is taken for what it is
-not (a record for an accumulator, a session for a tumbling window): such a change is refused when
+Laws: nothing stays in the state that no keeper would find again, and nothing is taken for what it
+is not (a record for an accumulator, a session for a tumbling window): such a change is refused when
 the operator opens. Records and accumulators whose declared type has become wider are rewritten.
 Windows that were kept in bundles are taken over by a general keeper, if the backend is another one
 now; state of a general keeper stays with a general keeper.

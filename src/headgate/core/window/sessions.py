@@ -41,7 +41,7 @@ def can_gather(plan: WindowPlan, backend: KeyedBackend) -> bool:
 
 
 class SessionKeeper:
-    """See ``WindowKeeper``."""
+    """Keeps the sessions of each key in a short list."""
 
     def __init__(self, parts: Parts) -> None:
         self._assigner = parts.plan.assigner

@@ -64,7 +64,7 @@ def can_clock(plan: WindowPlan, backend: KeyedBackend) -> bool:
 
 
 class SlicedKeeper:
-    """See ``WindowKeeper``."""
+    """Keeps windows of event time."""
 
     def __init__(self, parts: Parts, output: Output) -> None:
         assigner = parts.plan.assigner
@@ -268,7 +268,7 @@ class SlicedKeeper:
 
 
 class ClockKeeper(SlicedKeeper):
-    """See ``WindowKeeper``."""
+    """Keeps windows of processing time."""
 
     def __init__(self, parts: Parts, output: Output) -> None:
         super().__init__(parts, output)
