@@ -94,9 +94,10 @@ class Laws:
         self.look_at_all()
         for worker in self._alive():
             environment = worker.environment
-            now = environment.pool.statistics()
-            if now.free != now.total or now.required or now.pools:
-                raise CheckFailed(f"{worker.name} does not have all its segments back: {now}")
+            pool = environment.pool
+            if len(pool.free) != pool.total or pool.required or pool.pools:
+                held = f"{pool.total - len(pool.free)} of {pool.total} segments are out"
+                raise CheckFailed(f"{worker.name} does not have all its segments back: {held}")
             if len(environment.partitions):
                 raise CheckFailed(
                     f"{worker.name} still knows {len(environment.partitions)} outputs"

@@ -49,17 +49,6 @@ def built(consumer: BufferConsumer) -> bytes | None:
 # Leases.
 
 
-def test_a_lease_starts_with_one_reader_and_sends_its_segment_home_with_the_last() -> None:
-    lease, shelf = lease_of()
-    assert lease.retain() is lease
-    lease.retain()
-    lease.release()
-    lease.release()
-    assert shelf.returned == []
-    lease.release()
-    assert shelf.returned == [lease.segment]
-
-
 def test_a_lease_that_is_released_once_too_often_is_a_bug() -> None:
     lease, shelf = lease_of()
     lease.release()
@@ -76,14 +65,6 @@ def test_a_lease_that_has_gone_home_cannot_be_retained() -> None:
 
 
 # Buffers.
-
-
-def test_releasing_a_buffer_gives_its_count_back() -> None:
-    lease, shelf = lease_of()
-    buffer = Buffer(lease.segment.memory[:5], lease)
-    assert (buffer.size, buffer.is_event, buffer.compressed) == (5, False, False)
-    buffer.release()
-    assert shelf.returned == [lease.segment]
 
 
 def test_an_unpooled_buffer_needs_no_home() -> None:
@@ -147,103 +128,7 @@ def test_a_builder_that_is_finished_twice_is_a_bug() -> None:
     assert len(shelf.returned) == 1
 
 
-def test_a_finished_builder_leaves_the_segment_to_its_consumers() -> None:
-    builder, shelf = builder_of()
-    consumer = builder.consumer()
-    append(builder, b"abc")
-    assert builder.finish() == 3
-    assert shelf.returned == []
-    consumer.close()
-    assert len(shelf.returned) == 1
-
-
 # Consumers.
-
-
-def test_a_consumer_sees_each_committed_byte_once_while_it_is_written() -> None:
-    builder, shelf = builder_of()
-    consumer = builder.consumer()
-    assert built(consumer) is None
-    append(builder, b"ab")
-    assert consumer.has_data
-    assert built(consumer) == b"ab"
-    assert not consumer.has_data
-    assert built(consumer) is None
-    append(builder, b"cd")
-    builder.finish()
-    assert consumer.is_finished
-    assert built(consumer) == b"cd"
-    assert built(consumer) is None
-    consumer.close()
-    assert len(shelf.returned) == 1
-
-
-def test_a_built_slice_outlives_its_consumer() -> None:
-    builder, shelf = builder_of()
-    consumer = builder.consumer()
-    append(builder, b"ab")
-    early = consumer.build()
-    append(builder, b"cd")
-    builder.finish()
-    late = consumer.build()
-    consumer.close()
-    assert early and late and shelf.returned == []
-    assert (bytes(early.view), bytes(late.view)) == (b"ab", b"cd")
-    early.release()
-    assert shelf.returned == []
-    late.release()
-    assert len(shelf.returned) == 1
-
-
-def test_a_consumer_reads_from_where_it_was_made() -> None:
-    builder, _ = builder_of()
-    append(builder, b"ab")
-    consumer = builder.consumer()
-    append(builder, b"cd")
-    assert built(consumer) == b"cd"
-
-
-def test_the_last_slice_takes_over_the_consumers_count() -> None:
-    builder, shelf = builder_of()
-    consumer = builder.consumer()
-    append(builder, b"ab")
-    builder.finish()
-    buffer = consumer.build()
-    assert buffer and buffer.lease and buffer.lease.readers == 1
-    consumer.close()
-    consumer.close()
-    assert shelf.returned == []
-    buffer.release()
-    assert len(shelf.returned) == 1
-
-
-def test_a_copy_reads_on_its_own_from_where_the_original_stands() -> None:
-    builder, shelf = builder_of()
-    first = builder.consumer()
-    append(builder, b"ab")
-    assert built(first) == b"ab"
-    second = first.copy()
-    append(builder, b"cd")
-    assert built(first) == b"cd"
-    append(builder, b"e")
-    assert built(second) == b"cde"
-    builder.finish()
-    first.close()
-    assert shelf.returned == []
-    second.close()
-    assert len(shelf.returned) == 1
-
-
-def test_a_closed_consumer_gives_its_count_back_once() -> None:
-    builder, shelf = builder_of()
-    consumer = builder.consumer()
-    other = builder.consumer()
-    consumer.close()
-    consumer.close()
-    builder.finish()
-    assert shelf.returned == []
-    other.close()
-    assert len(shelf.returned) == 1
 
 
 def test_building_a_closed_consumer_is_a_bug() -> None:

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from headgate.base.errors import InsufficientBuffers, PoolDestroyed
 from headgate.core.buffers.buffer import Lease, Segment
-from headgate.core.buffers.global_pool import GlobalPool, GlobalPoolStatistics
+from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.buffers.local_pool import LocalPool, OfferAnswer
 from tests.arena import assert_all_home, plain_pool
 
@@ -59,37 +59,6 @@ def reference(total: int, claimed: int, pools: list[Bounds]) -> list[int]:
 # Redistribution.
 
 
-@pytest.mark.parametrize(
-    ("total", "claimed", "pools", "sizes"),
-    [
-        (10, 0, [(2, None)], [10]),
-        (10, 0, [(2, 5)], [5]),
-        (10, 0, [(2, 2), (3, 3)], [2, 3]),
-        (10, 0, [(5, None), (5, 8)], [5, 5]),  # the rest is 0
-        (10, 4, [(2, None), (4, None)], [2, 4]),  # claims leave no rest
-        (10, 0, [(2, None), (2, None)], [5, 5]),
-        (11, 0, [(2, None), (2, None)], [5, 6]),  # 7 * 7/14 = 3.5: the later one gets the half
-        (13, 0, [(1, None), (1, None), (1, None)], [4, 4, 5]),  # 10 in thirds: 3, 6, 10
-        (10, 0, [(1, 3), (1, None)], [2, 8]),  # rest 8, parts 2 and 8: 8*2//10 = 1
-        (10, 0, [(1, None), (1, 3)], [7, 3]),  # rest 8, parts 8 and 2: 8*8//10 = 6
-        (20, 0, [(2, 4), (0, 8), (3, None)], [3, 5, 12]),  # rest 15, parts 2, 8, 15
-        (20, 5, [(2, 4), (0, 8), (3, None)], [3, 4, 8]),  # rest 10, parts 2, 8, 10
-        (100, 0, [(1, 4), (2, 6), (3, 5)], [4, 6, 5]),  # room for every maximum
-        (8, 0, [(0, 0), (0, None), (0, 0)], [0, 8, 0]),
-    ],
-)
-def test_the_rest_is_shared_by_what_each_pool_can_still_take(
-    make_pool: MakePool, total: int, claimed: int, pools: list[Bounds], sizes: list[int]
-) -> None:
-    shelf = make_pool(total)
-    claimant = Claimant(shelf)
-    shelf.claim("channel", claimant, claimed)
-    made = [shelf.create_pool("p", minimum, maximum) for minimum, maximum in pools]
-    assert [pool.size for pool in made] == sizes
-    assert reference(total, claimed, pools) == sizes
-    claimant.end()
-
-
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[int, int, list[Bounds]]:
     claimed = draw(st.integers(0, 20))
@@ -116,26 +85,6 @@ def test_redistribution_follows_the_rule_and_leaves_nothing_over(
     shelf.check()
 
 
-def test_a_pool_that_comes_or_goes_changes_the_sizes_of_the_others(make_pool: MakePool) -> None:
-    shelf = make_pool(12)
-    first = shelf.create_pool("first", 2)
-    assert first.size == 12
-    second = shelf.create_pool("second", 2)
-    assert (first.size, second.size) == (6, 6)
-    first.destroy()
-    assert second.size == 12
-
-
-def test_a_claim_shrinks_the_pools_and_its_return_lets_them_grow(make_pool: MakePool) -> None:
-    shelf = make_pool(12)
-    pool = shelf.create_pool("p", 2)
-    claimant = Claimant(shelf)
-    shelf.claim("channel", claimant, 4)
-    assert (pool.size, shelf.claimed, len(claimant.segments)) == (8, 4, 4)
-    claimant.end()
-    assert (pool.size, shelf.claimed) == (12, 0)
-
-
 def test_what_a_claimant_is_owed_goes_to_its_heir(make_pool: MakePool) -> None:
     shelf = make_pool(4)
     pool = shelf.create_pool("p", 0)
@@ -149,29 +98,6 @@ def test_what_a_claimant_is_owed_goes_to_its_heir(make_pool: MakePool) -> None:
     assert (len(first.segments), len(heir.segments), shelf.claimed) == (0, 2, 2)
     heir.end()
     assert shelf.claimed == 0
-
-
-def test_what_one_pool_returns_another_takes_only_up_to_its_new_size(make_pool: MakePool) -> None:
-    shelf = make_pool(6)
-    rich = shelf.create_pool("rich", 0)
-    leases = [rich.try_request() for _ in range(6)]
-    poor = shelf.create_pool("poor", 0)
-    assert (rich.size, poor.size) == (3, 3)
-    assert not poor.available()
-    for lease in leases[:3]:
-        assert lease is not None
-        lease.release()
-    assert (rich.held, poor.held, len(shelf.free)) == (3, 1, 2)
-    for lease in leases[3:]:
-        assert lease is not None
-        lease.release()
-    assert not poor.free or poor.available()
-    newcomer = shelf.create_pool("newcomer", 5)
-    got = [newcomer.try_request() for _ in range(5)]
-    assert None not in got  # the minimum can be had at once: nobody else has anything lent
-    for lease in got:
-        assert lease is not None
-        lease.release()
 
 
 class Glutton:
@@ -271,16 +197,6 @@ def test_a_claim_beyond_what_is_unpromised_is_refused_with_the_numbers(
     claimant.end()
 
 
-def test_a_refused_pool_or_claim_changes_no_size(make_pool: MakePool) -> None:
-    shelf = make_pool(10)
-    pool = shelf.create_pool("first", 4)
-    with pytest.raises(InsufficientBuffers):
-        shelf.create_pool("second", 7)
-    with pytest.raises(InsufficientBuffers):
-        shelf.claim("channel", Claimant(shelf), 7)
-    assert (pool.size, shelf.required) == (10, 4)
-
-
 def test_a_closed_pool_admits_nobody(make_pool: MakePool) -> None:
     shelf = make_pool(4)
     pool = shelf.create_pool("p", 1)
@@ -296,27 +212,6 @@ def test_a_closed_pool_admits_nobody(make_pool: MakePool) -> None:
 
 
 # Claims.
-
-
-def test_a_claim_that_cannot_be_served_now_is_served_as_segments_return(
-    make_pool: MakePool,
-) -> None:
-    shelf = make_pool(6)
-    pool = shelf.create_pool("p", 2)
-    leases = [pool.try_request() for _ in range(5)]
-    first, second = Claimant(shelf), Claimant(shelf)
-    shelf.claim("first", first, 2)
-    shelf.claim("second", second, 2)
-    served = []
-    for lease in leases:
-        assert lease is not None
-        served.append((len(first.segments), len(second.segments)))
-        lease.release()
-    served.append((len(first.segments), len(second.segments)))
-    assert served == [(1, 0), (2, 0), (2, 1), (2, 2), (2, 2), (2, 2)]
-    assert pool.held == 2
-    first.end()
-    second.end()
 
 
 def test_a_claim_comes_before_a_waiting_pool(make_pool: MakePool) -> None:
@@ -337,33 +232,6 @@ def test_a_claim_comes_before_a_waiting_pool(make_pool: MakePool) -> None:
     claimant.end()
 
 
-def test_who_gives_up_a_claim_is_owed_nothing_more(make_pool: MakePool) -> None:
-    shelf = make_pool(3)
-    pool = shelf.create_pool("p", 0)
-    leases = [pool.try_request() for _ in range(3)]
-    claimant = Claimant(shelf)
-    shelf.claim("channel", claimant, 2)
-    assert (shelf.claimed, claimant.segments) == (2, [])
-    claimant.end()
-    assert shelf.claimed == 0
-    for lease in leases:
-        assert lease is not None
-        lease.release()
-    assert claimant.segments == []
-    assert pool.held == 3
-
-
-def test_a_segment_in_use_at_the_end_of_its_claim_comes_back_later(make_pool: MakePool) -> None:
-    shelf = make_pool(3)
-    claimant = Claimant(shelf)
-    shelf.claim("channel", claimant, 2)
-    lease = Lease(claimant.segments.pop(), claimant)
-    claimant.end()
-    assert (shelf.claimed, len(shelf.free)) == (1, 2)
-    lease.release()
-    assert (shelf.claimed, len(shelf.free)) == (0, 3)
-
-
 def test_giving_back_more_than_was_claimed_is_a_bug(make_pool: MakePool) -> None:
     shelf = make_pool(3)
     segment = shelf.try_take()
@@ -372,20 +240,6 @@ def test_giving_back_more_than_was_claimed_is_a_bug(make_pool: MakePool) -> None
         shelf.unclaim(Claimant(shelf), [segment])
     shelf.claimed = 0
     shelf.segment_returned(segment)
-
-
-def test_statistics_say_what_is_promised_and_what_is_there(make_pool: MakePool) -> None:
-    shelf = make_pool(9)
-    pool = shelf.create_pool("p", 3)
-    claimant = Claimant(shelf)
-    shelf.claim("channel", claimant, 2)
-    lease = pool.try_request()
-    assert shelf.statistics() == GlobalPoolStatistics(
-        total=9, free=4, required=5, claimed=2, pools=1
-    )
-    assert lease is not None
-    lease.release()
-    claimant.end()
 
 
 class Waiter:

@@ -30,12 +30,6 @@ def test_segments_have_the_asked_size_and_do_not_overlap(size: int, count: int) 
         assert bytes(segment.memory) == bytes([segment.index + 1]) * size
 
 
-def test_writing_to_a_segment_writes_to_the_arena() -> None:
-    arena = bytearray(128)
-    cut_arena(memoryview(arena), 10, 2)[1].memory[:3] = b"abc"
-    assert arena[64:67] == b"abc"
-
-
 def test_too_little_memory_is_refused_with_required_allocated_and_missing() -> None:
     with pytest.raises(MemoryShort) as caught:
         cut_arena(memoryview(bytearray(100)), 10, 3)

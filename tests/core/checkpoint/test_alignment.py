@@ -89,22 +89,6 @@ def test_channels_are_blocked_until_the_last_has_delivered() -> None:
     ]
 
 
-def test_a_channel_that_has_ended_is_not_awaited() -> None:
-    handler = BarrierHandler(2, ALIGNED)
-    assert handler.channel_ended(0, 1) == []
-    assert taken(handler.barrier_received(1, barrier(1), 2)) == [(1, "aligned")]
-
-
-def test_the_last_awaited_channel_may_end_instead_of_delivering() -> None:
-    handler = BarrierHandler(2, ALIGNED)
-    handler.barrier_received(0, barrier(1), 1)
-    assert handler.channel_ended(1, 4) == [
-        TakeSnapshot(barrier(1)),
-        UnblockChannels((0,)),
-        AlignmentComplete(1, 3.0),
-    ]
-
-
 def test_a_newer_barrier_subsumes_an_older_one_that_its_channel_has_left_out() -> None:
     handler = BarrierHandler(3, ALIGNED)
     handler.barrier_received(0, barrier(1), 1)
@@ -183,18 +167,6 @@ def test_unaligned_takes_at_the_first_barrier_and_persists_until_each_comes() ->
         AlignmentComplete(1, 4.0),
     ]
     assert handler.barrier_received(1, overtaking, 9) == []
-
-
-def test_unaligned_persists_nothing_of_a_channel_that_was_read_up_to_its_barrier() -> None:
-    handler = BarrierHandler(2, UNALIGNED)
-    effects = handler.barrier_received(0, barrier(1), 5)
-    assert effects == [TakeSnapshot(barrier(1, unaligned=True)), Persist(1, (1,))]
-
-
-def test_a_persisted_channel_that_ends_is_done() -> None:
-    handler = BarrierHandler(2, UNALIGNED)
-    handler.barrier_received(0, barrier(1), 5)
-    assert handler.channel_ended(1, 7) == [ChannelDone(1, 1), AlignmentComplete(1, 2.0)]
 
 
 def test_what_was_taken_and_does_not_complete_is_aborted_without_a_marker() -> None:
@@ -309,17 +281,6 @@ def test_a_marker_leaves_older_checkpoints_alone() -> None:
     handler.marker_received(0, CancelMarker(3))
     assert handler.barrier_received(0, barrier(2), 1) == [Block(0)]
     assert taken(handler.barrier_received(1, barrier(2), 1)) == [(2, "aligned")]
-
-
-def test_what_the_coordinator_has_given_up_is_not_taken_later() -> None:
-    handler = BarrierHandler(2, ALIGNED)
-    assert handler.given_up(2, "it took too long") == []
-    assert handler.barrier_received(0, barrier(2), 1) == []
-    assert handler.barrier_received(0, barrier(3), 1) == [Block(0)]
-    assert handler.given_up(3, "it took too long") == [
-        DeclineCheckpoint(3, "it took too long", forward=True),
-        UnblockChannels((0,)),
-    ]
 
 
 def test_memory_of_what_was_given_up_is_bounded() -> None:

@@ -69,28 +69,6 @@ def test_there_is_no_reader_before_the_end(desk: Desk) -> None:
     desk.subpartition.create_view(ignore)
 
 
-def test_it_is_read_as_often_as_anybody_likes(desk: Desk) -> None:
-    desk.write(b"a", b"b")
-    desk.event(b"event")
-    desk.write(b"c")
-    desk.subpartition.finish()
-    whole = [(b"a", False), (b"b", False), (b"event", True), (b"c", False), END]
-    for _ in range(3):
-        view = desk.subpartition.create_view(ignore)
-        assert read(view) == whole
-        view.release()
-
-
-def test_several_read_at_once_each_at_its_own_pace(desk: Desk) -> None:
-    desk.write(b"a", b"b")
-    desk.subpartition.finish()
-    fast, slow = (desk.subpartition.create_view(ignore) for _ in range(2))
-    first = slow.poll()
-    assert first is not None and bytes(first.buffer.view) == b"a"
-    assert read(fast) == [(b"a", False), (b"b", False), END]
-    assert read(slow) == [(b"b", False), END]
-
-
 def test_a_poll_tells_what_follows(desk: Desk) -> None:
     desk.write(b"a", b"b")
     desk.event(b"event")
@@ -123,21 +101,6 @@ def test_finished_buffers_hold_no_pooled_memory(desk: Desk) -> None:
     desk.subpartition.flush()
     assert desk.pool.lent == 0
     assert desk.store.entries == [(b"a", False), (b"b", False)]
-
-
-def test_a_buffer_that_is_flushed_while_it_is_written_loses_and_doubles_nothing(
-    desk: Desk,
-) -> None:
-    builder = desk.builder()
-    desk.subpartition.flush()
-    builder.append(memoryview(b"ab"))
-    desk.subpartition.flush()
-    desk.subpartition.flush()
-    builder.append(memoryview(b"cd"))
-    builder.finish()
-    desk.subpartition.finish()
-    assert desk.store.entries == [(b"ab", False), (b"cd", False), END]
-    assert desk.pool.lent == 0
 
 
 def test_an_unfinished_buffer_with_another_behind_it_is_a_bug(desk: Desk) -> None:

@@ -14,7 +14,7 @@ from headgate.base.events import (
     decode_event,
     encode_event,
 )
-from headgate.core.buffers.buffer import Buffer, BufferConsumer, begun_bytes, bundle_bytes
+from headgate.core.buffers.buffer import Buffer, BufferConsumer, begun_bytes
 from headgate.core.checkpoint.alignment import BarrierPolicy
 from headgate.core.checkpoint.outputs import OutputBarriers, Overtake, Sent
 from headgate.core.egress.partition import (
@@ -80,11 +80,6 @@ def test_other_events_are_overtaken_and_not_kept() -> None:
     queue = deque([event(CancelMarker(1)), *data(b"a"), event(CheckpointBarrier(1, 0))])
     assert overtake(queue, overtaking(2), PICKLE) == [b"a"]
     assert shown(queue) == [overtaking(2), CancelMarker(1), b"a", CheckpointBarrier(1, 0)]
-
-
-def test_records_by_reference_are_kept_as_bytes() -> None:
-    queue = deque([BufferConsumer.of(Buffer(b"", bundle=Bundle([1])))])
-    assert overtake(queue, overtaking(1), PICKLE) == [bundle_bytes(Bundle([1]), PICKLE)]
 
 
 # In a partition that is written and read.

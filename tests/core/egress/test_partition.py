@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headgate.base.elements import PickleSerializer
-from headgate.base.errors import PartitionError, PartitionFinished, PartitionTaken, TaskCancelled
-from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, decode_event, encode_event
+from headgate.base.errors import PartitionError, PartitionFinished, TaskCancelled
+from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, encode_event
 from headgate.core.buffers.buffer import BufferBuilder
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.egress.blocking import BlockingSubpartition
@@ -68,17 +68,6 @@ def test_a_blocking_partition_without_a_store_is_a_bug(make_pool: MakePool) -> N
 
 
 # Builders (rows 35, 53, 61).
-
-
-def test_builders_come_from_the_pool_and_data_reaches_its_subpartition(
-    make_pool: MakePool,
-) -> None:
-    partition = make_partition(make_pool(4), 2)
-    views = [partition.create_view(index, ignore) for index in range(2)]
-    write(partition, 1, b"abc").finish()
-    assert partition.pool.lent == 1
-    assert (poll(views[0]), poll(views[1])) == (None, b"abc")
-    assert partition.pool.lent == 0
 
 
 def test_overdraft_finishes_what_was_begun_before_anybody_waits(make_pool: MakePool) -> None:
@@ -210,36 +199,7 @@ def test_a_finished_partition_refuses_data_and_closes_it(make_pool: MakePool) ->
         partition.broadcast_event(CheckpointBarrier(1, 0))
 
 
-def test_data_for_a_consumer_that_has_gone_is_dropped(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(4), 2)
-    partition.create_view(0, ignore).release()
-    builder = partition.request_builder()
-    assert not partition.add(builder.consumer(), 0)
-    assert partition.add(builder.consumer(), 1)
-    builder.finish()
-    assert (partition.queued, partition.released) == (1, False)
-    partition.release()
-
-
 # Events (row 36).
-
-
-def test_an_event_reaches_every_subpartition_in_order_with_the_data(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(4), 2)
-    views = [partition.create_view(index, ignore) for index in range(2)]
-    barrier = CheckpointBarrier(7, 1000)
-    write(partition, 0, b"before").finish()
-    partition.broadcast_event(barrier)
-    write(partition, 0, b"after").finish()
-    partition.finish()
-    got = []
-    for view in views:
-        datas = iter(lambda view=view: poll(view), None)
-        got.append([data if len(data) in (5, 6) else decode_event(data) for data in datas])
-    assert got == [
-        [b"before", barrier, b"after", END_OF_PARTITION],
-        [barrier, END_OF_PARTITION],
-    ]
 
 
 def test_events_take_no_pooled_buffer(make_pool: MakePool) -> None:
@@ -270,64 +230,7 @@ def test_flushing_reaches_one_or_all_subpartitions(make_pool: MakePool) -> None:
 # Consumable (row 66).
 
 
-def test_a_pipelined_partition_is_consumable_from_its_first_buffer(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(4), 2)
-    view = partition.create_view(1, ignore)
-    assert not view.available(True)
-    write(partition, 1, b"a").finish()
-    assert view.available(True)
-    partition.release()
-
-
-def test_an_empty_pipelined_partition_is_consumable_when_it_ends(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(4), 2)
-    view = partition.create_view(1, ignore)
-    partition.finish()
-    assert view.available(True)
-    partition.release()
-
-
-def test_a_blocking_partition_is_consumable_when_it_is_complete(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(4), 1, PartitionKind.BLOCKING, stores=[MemoryStore()])
-    write(partition, 0, b"a").finish()
-    with pytest.raises(PartitionError, match="not finished"):
-        partition.create_view(0, ignore)
-    partition.finish()
-    assert partition.create_view(0, ignore).available(True)
-    partition.release()
-
-
 # The end.
-
-
-def test_a_pipelined_partition_goes_with_its_last_reader(make_pool: MakePool) -> None:
-    shelf = make_pool(4)
-    partition = make_partition(shelf, 2)
-    released: list[Partition] = []
-    partition.on_released = released.append
-    views = [partition.create_view(index, ignore) for index in range(2)]
-    partition.finish()
-    for view in views:
-        assert not released
-        view.release()
-        view.release()
-    assert released == [partition]
-    assert partition.pool.destroyed and not shelf.pools
-
-
-def test_readers_that_leave_early_do_not_stop_the_producer(make_pool: MakePool) -> None:
-    shelf = make_pool(4)
-    partition = make_partition(shelf, 2)
-    write(partition, 0, b"never read").finish()
-    for index in range(2):
-        partition.create_view(index, ignore).release()
-    assert not partition.released
-    for _ in range(20):  # more than the pool holds: what is dropped comes home at once
-        write(partition, 0, b"dropped").finish()
-    partition.broadcast_event(CheckpointBarrier(1, 0))
-    assert (partition.queued, partition.pool.lent) == (0, 0)
-    partition.finish()
-    assert partition.released and not shelf.pools
 
 
 def test_a_producer_that_waits_goes_on_when_its_last_reader_leaves(make_pool: MakePool) -> None:
@@ -369,13 +272,6 @@ def test_a_listener_that_raises_when_a_reader_goes_keeps_nothing_back(make_pool:
     with pytest.raises(RuntimeError, match="not now"):
         partition.create_view(0, ignore).release()
     assert partition.released and not shelf.pools
-
-
-def test_who_comes_after_the_reader_has_left_is_refused(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(4), 1)
-    partition.create_view(0, ignore).release()
-    with pytest.raises(PartitionTaken, match="already read or released"):
-        partition.create_view(0, ignore)
 
 
 class LeavingTwin(RuleBasedStateMachine):
@@ -545,19 +441,6 @@ def test_barriers_that_leave_and_readers_that_go_are_told_by_their_index(
     views[1].release()
     views[0].release()
     assert calls == [(1, barrier), 1, 0]
-
-
-def test_a_barrier_overtakes_in_one_subpartition(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(4), 2)
-    builders = [write(partition, index, b"data") for index in range(2)]
-    for builder in builders:
-        builder.finish()
-    barrier = CheckpointBarrier(1, 0, unaligned=True)
-    assert partition.overtake(barrier, 1, PickleSerializer()) == [b"data"]
-    views = [partition.create_view(index, ignore) for index in range(2)]
-    assert poll(views[0]) == b"data"
-    assert poll(views[1]) == encode_event(barrier)
-    partition.release()
 
 
 def test_a_blocking_partition_stores_no_barriers(make_pool: MakePool) -> None:

@@ -134,29 +134,9 @@ def test_empty_finished_buffers_are_nothing_to_read(desk: Desk) -> None:
     desk.close()
 
 
-def test_the_reader_is_told_again_after_it_has_caught_up(desk: Desk) -> None:
-    desk.write(b"a", finish=True)
-    desk.write(b"b")
-    assert desk.notified == 1
-    assert desk.poll() == (b"a", False, 0, False)
-    desk.finish_buffer()
-    desk.write(b"c")
-    assert desk.notified == 2
-    desk.close()
-
-
 def test_an_event_alone_is_told(desk: Desk) -> None:
     assert desk.event()
     assert desk.notified == 1
-    assert desk.poll() == (b"event", False, 0, False)
-
-
-def test_an_event_behind_the_first_buffer_is_told(desk: Desk) -> None:
-    desk.write(b"a")
-    assert desk.notified == 0
-    desk.event()
-    assert desk.notified == 1
-    assert desk.poll() == (b"a", True, 0, True)
     assert desk.poll() == (b"event", False, 0, False)
 
 
@@ -189,15 +169,6 @@ def test_flushing_one_buffer_with_data_tells_once(desk: Desk) -> None:
     desk.close()
 
 
-def test_flushing_one_buffer_that_is_read_up_tells_nobody(desk: Desk) -> None:
-    desk.write(b"a")
-    desk.subpartition.flush()
-    assert desk.poll() == (b"a", False, 0, False)
-    desk.subpartition.flush()
-    assert (desk.notified, desk.subpartition.flush_requested) == (1, False)
-    desk.close()
-
-
 def test_flushing_more_than_one_buffer_only_sets_the_flag(desk: Desk) -> None:
     desk.write(b"a", finish=True)
     desk.write(b"b")
@@ -207,66 +178,7 @@ def test_flushing_more_than_one_buffer_only_sets_the_flag(desk: Desk) -> None:
     desk.close()
 
 
-def test_a_full_buffer_that_was_not_told_is_found_by_a_flush(desk: Desk) -> None:
-    desk.write(b"a", finish=True)
-    assert desk.notified == 0
-    desk.subpartition.flush()
-    assert desk.notified == 1
-    assert desk.poll() == (b"a", False, 0, False)
-
-
 # What a poll gives (rows 72-75).
-
-
-def test_a_flush_counts_for_all_that_is_there_and_ends_when_it_is_drained(desk: Desk) -> None:
-    desk.write(b"a", finish=True)
-    desk.write(b"b")
-    desk.subpartition.flush()
-    assert desk.poll() == (b"a", True, 1, False)
-    assert desk.subpartition.flush_requested
-    assert desk.poll() == (b"b", False, 0, False)
-    assert not desk.subpartition.flush_requested
-    desk.write(b"c")
-    assert desk.view and not desk.view.available(True)
-    desk.close()
-
-
-def test_the_last_unfinished_buffer_is_not_more_without_a_flush(desk: Desk) -> None:
-    desk.write(b"a", finish=True)
-    desk.write(b"b")
-    assert desk.poll() == (b"a", False, 0, False)
-    desk.close()
-
-
-def test_a_buffer_that_is_written_is_read_in_pieces_each_byte_once(desk: Desk) -> None:
-    desk.write(b"ab")
-    assert desk.poll() == (b"ab", False, 0, False)
-    assert desk.poll() is None
-    desk.write(b"cd")
-    assert desk.poll() == (b"cd", False, 0, False)
-    desk.write(b"e", finish=True)
-    assert desk.poll() == (b"e", False, 0, False)
-    assert desk.subpartition.queued == 0
-
-
-def test_empty_finished_buffers_are_skipped(desk: Desk) -> None:
-    desk.write(b"a")
-    assert desk.poll() == (b"a", False, 0, False)
-    desk.finish_buffer()  # nothing new in it
-    desk.write(finish=True)
-    desk.write(finish=True)
-    desk.write(b"b", finish=True)
-    assert desk.poll() == (b"b", False, 0, False)
-    assert desk.subpartition.queued == 0
-
-
-def test_a_poll_with_nothing_readable_gives_nothing(desk: Desk) -> None:
-    assert desk.poll() is None
-    desk.write()
-    assert desk.poll() is None
-    desk.write(finish=True)
-    assert desk.poll() is None
-    assert desk.subpartition.queued == 0
 
 
 def test_an_unfinished_buffer_with_others_behind_it_is_a_bug(make_pool: MakePool) -> None:
@@ -285,35 +197,6 @@ def test_an_unfinished_buffer_with_others_behind_it_is_a_bug(make_pool: MakePool
     subpartition.release()
 
 
-def test_the_backlog_counts_readable_data_buffers_and_never_events(desk: Desk) -> None:
-    backlog = []
-    for act in (
-        lambda: desk.write(b"a"),
-        lambda: desk.write(b"b", finish=True),
-        lambda: desk.write(b"c"),
-        lambda: desk.subpartition.flush(),
-        lambda: desk.event(),
-        lambda: desk.event(),
-        lambda: desk.write(b"d"),
-        lambda: desk.subpartition.finish(),
-    ):
-        act()
-        backlog.append(desk.subpartition.backlog)
-    assert backlog == [0, 1, 1, 2, 2, 2, 3, 3]
-    desk.finish_buffer()
-    polled = []
-    while (got := desk.poll()) is not None:
-        polled.append(got)
-    assert polled == [
-        (b"ab", True, 2, False),
-        (b"c", True, 1, True),
-        (b"event", True, 1, True),
-        (b"event", True, 1, False),
-        (b"d", True, 0, True),
-        (END, False, 0, False),
-    ]
-
-
 def test_without_credit_only_an_event_is_available(desk: Desk) -> None:
     assert desk.view
     desk.event()
@@ -324,18 +207,6 @@ def test_without_credit_only_an_event_is_available(desk: Desk) -> None:
     assert not desk.view.available(False)
     assert desk.view.available(True)
     desk.close()
-
-
-def test_what_was_read_is_queued_no_more_and_events_are_no_backlog(desk: Desk) -> None:
-    desk.write(b"abc", finish=True)
-    desk.write(b"de")
-    desk.event()
-    assert (desk.subpartition.queued, desk.subpartition.backlog) == (3, 2)
-    desk.poll()
-    assert (desk.subpartition.queued, desk.subpartition.backlog) == (2, 1)
-    desk.poll()
-    desk.poll()
-    assert (desk.subpartition.queued, desk.subpartition.backlog) == (0, 0)
 
 
 # Finish and release (rows 76, 77).
@@ -357,28 +228,6 @@ def test_finishing_adds_the_end_and_always_tells(desk: Desk) -> None:
     ]
 
 
-def test_finishing_twice_adds_one_end(desk: Desk) -> None:
-    desk.subpartition.finish()
-    desk.subpartition.finish()
-    assert (desk.notified, desk.subpartition.queued) == (1, 1)
-
-
-@pytest.mark.parametrize("end", ["finish", "release"])
-def test_what_comes_after_the_end_is_closed_and_refused(make_pool: MakePool, end: str) -> None:
-    shelf = make_pool(2)
-    pool = shelf.create_pool("p", 0)
-    subpartition = PipelinedSubpartition(ORDERS, 0)
-    getattr(subpartition, end)()
-    before = subpartition.queued
-    lease = pool.try_request()
-    assert lease is not None
-    builder = BufferBuilder(lease)
-    assert not subpartition.add(builder.consumer())
-    builder.finish()
-    assert pool.lent == 0
-    assert subpartition.queued == before
-
-
 def test_releasing_drops_what_is_queued_and_tells_the_reader_why(desk: Desk) -> None:
     failure = RuntimeError("boom")
     desk.write(b"a", finish=True)
@@ -396,25 +245,6 @@ def test_releasing_drops_what_is_queued_and_tells_the_reader_why(desk: Desk) -> 
     desk.finish_buffer()
 
 
-def test_finishing_a_released_subpartition_changes_nothing(desk: Desk) -> None:
-    desk.subpartition.release()
-    desk.subpartition.finish()
-    assert (desk.subpartition.queued, desk.subpartition.finished) == (0, False)
-
-
-def test_a_reader_that_goes_has_consumed_the_subpartition(desk: Desk) -> None:
-    desk.write(b"a", finish=True)
-    desk.write(b"b")
-    assert desk.view
-    before = desk.notified
-    desk.view.release()
-    desk.view.release()
-    assert (desk.consumed, desk.notified) == (1, before)
-    assert desk.view.is_released and desk.subpartition.released
-    assert desk.poll() is None
-    desk.close()
-
-
 def test_a_reader_that_goes_after_the_release_counts_as_well(desk: Desk) -> None:
     desk.subpartition.release()
     assert desk.view and desk.consumed == 0
@@ -425,38 +255,8 @@ def test_a_reader_that_goes_after_the_release_counts_as_well(desk: Desk) -> None
 # Views (rows 78, 79).
 
 
-def test_a_view_is_told_at_once_of_data_that_is_there(make_pool: MakePool) -> None:
-    desk = Desk(make_pool(4), view=False)
-    desk.write(b"a")
-    desk.create_view()
-    assert desk.notified == 1
-    assert desk.poll() == (b"a", False, 0, False)
-    desk.close()
-
-
-def test_a_view_of_an_empty_subpartition_is_told_nothing(make_pool: MakePool) -> None:
-    desk = Desk(make_pool(4), view=False)
-    desk.create_view()
-    assert desk.notified == 0
-
-
-def test_a_flush_before_the_view_is_not_forgotten(make_pool: MakePool) -> None:
-    desk = Desk(make_pool(4), view=False)
-    desk.write(b"a")
-    desk.subpartition.flush()
-    assert desk.create_view().available(True)
-    desk.close()
-
-
 def test_there_is_one_view_and_no_second(desk: Desk) -> None:
     with pytest.raises(PartitionTaken, match="subpartition 0 was already read"):
-        desk.create_view()
-
-
-def test_there_is_no_second_view_after_the_first_has_gone(desk: Desk) -> None:
-    assert desk.view
-    desk.view.release()
-    with pytest.raises(PartitionTaken):
         desk.create_view()
 
 
@@ -733,48 +533,6 @@ def test_a_barrier_behind_a_spent_buffer_needs_no_credit(make_pool: MakePool) ->
 OVERTAKING = CheckpointBarrier(1, 0, unaligned=True)
 
 
-def test_a_barrier_that_overtakes_is_read_first_and_the_rest_as_it_was(desk: Desk) -> None:
-    for data in (b"ab", b"cd"):
-        desk.write(data, finish=True)
-    before = desk.notified
-    assert desk.subpartition.overtake(OVERTAKING, PickleSerializer()) == [b"ab", b"cd"]
-    assert desk.notified == before + 1
-    assert desk.poll() == (encode_event(OVERTAKING), True, 2, False)
-    assert desk.poll() == (b"ab", True, 1, False)
-    assert desk.poll() == (b"cd", False, 0, False)
-    desk.close()
-
-
-def test_a_barrier_that_had_waited_is_moved(desk: Desk) -> None:
-    desk.write(b"ab", finish=True)
-    desk.event(encode_event(CheckpointBarrier(1, 0)))
-    desk.write(b"cd")
-    assert desk.subpartition.overtake(OVERTAKING, PickleSerializer()) == [b"ab"]
-    desk.subpartition.check()
-    assert desk.subpartition.queued == 3
-    assert desk.poll() == (encode_event(OVERTAKING), True, 1, False)
-    assert desk.poll() == (b"ab", False, 0, False)
-    desk.close()
-
-
-def test_a_flush_that_was_asked_for_still_counts_after_a_barrier_has_overtaken(desk: Desk) -> None:
-    desk.write(b"ab")
-    desk.subpartition.flush()
-    desk.subpartition.overtake(OVERTAKING, PickleSerializer())
-    assert desk.poll() == (encode_event(OVERTAKING), True, 1, False)
-    assert desk.poll() == (b"ab", False, 0, False)
-    desk.close()
-
-
-def test_only_what_was_not_read_is_overtaken(desk: Desk) -> None:
-    desk.write(b"ab")
-    desk.subpartition.flush()
-    desk.poll()
-    desk.write(b"cd", finish=True)
-    assert desk.subpartition.overtake(OVERTAKING, PickleSerializer()) == [b"cd"]
-    desk.close()
-
-
 def restore(subpartition: PipelinedSubpartition, *parts: bytes) -> bool:
     return subpartition.restore(BufferConsumer.of(Buffer(part)) for part in parts)
 
@@ -807,14 +565,6 @@ def test_a_release_ends_what_was_restored(by_reader: bool) -> None:
     (view if by_reader else subpartition).release()
     subpartition.check()
     assert gone == [1] and not restore(subpartition, b"c")
-
-
-@pytest.mark.parametrize("end", ["finish", "release"])
-def test_nothing_is_overtaken_where_nobody_writes_or_reads(desk: Desk, end: str) -> None:
-    desk.write(b"ab", finish=True)
-    getattr(desk.subpartition, end)()
-    assert desk.subpartition.overtake(OVERTAKING, PickleSerializer()) == []
-    desk.close()
 
 
 def test_barriers_that_the_reader_has_taken_are_told() -> None:

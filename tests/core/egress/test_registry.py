@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from headgate.base.errors import (
-    PartitionError,
     PartitionNotFound,
     PartitionTaken,
     TaskCancelled,
@@ -37,14 +36,6 @@ def test_an_unknown_id_is_not_found(make_pool: MakePool) -> None:
     with pytest.raises(PartitionNotFound) as caught:
         registry.create_view(ORDERS, 0, ignore)
     assert caught.value.partition == ORDERS
-
-
-@pytest.mark.parametrize("index", [-1, 2])
-def test_an_index_beyond_the_subpartitions_is_refused(make_pool: MakePool, index: int) -> None:
-    registry = PartitionRegistry()
-    registry.register(make_partition(make_pool(4), 2))
-    with pytest.raises(PartitionError, match=f"has 2 subpartitions, none with index {index}"):
-        registry.create_view(ORDERS, index, ignore)
 
 
 def test_a_second_registration_of_an_id_is_refused(make_pool: MakePool) -> None:

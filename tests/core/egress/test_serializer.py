@@ -48,18 +48,6 @@ def test_an_element_without_a_body_is_its_prefix() -> None:
     assert content(builder) == b"pre"
 
 
-def test_one_byte_buffers_take_one_byte_each() -> None:
-    serializer = SpanningSerializer()
-    serializer.begin(b"pre", b"body")
-    pieces, results = [], []
-    while not results or results[-1] is SerializationResult.PART_AND_FULL:
-        builder = builder_of(1)
-        results.append(serializer.copy_to(builder))
-        pieces.append(content(builder))
-    assert b"".join(pieces) == b"prebody"
-    assert results == [SerializationResult.PART_AND_FULL] * 6 + [SerializationResult.WHOLE_AND_FULL]
-
-
 @given(
     st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.binary(max_size=40)), max_size=8),
     st.integers(1, 50),

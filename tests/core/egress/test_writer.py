@@ -17,7 +17,6 @@ from headgate.base.elements import (
     Bundle,
     Element,
     LatencyMarker,
-    PickleSerializer,
     StreamStatus,
     Watermark,
 )
@@ -84,38 +83,6 @@ def got_by(partition: Partition, readers: list[ChannelReader]) -> list[list[Elem
 
 
 # Where records go.
-
-
-def test_records_go_where_the_router_says(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(8), 3)
-    readers = readers_of(partition)
-    writer = RecordWriter(partition, RoundRobin())
-    for record in "abcd":
-        writer.emit(record)
-    writer.emit_all(["e", "f"])
-    writer.finish()
-    assert got_by(partition, readers) == [
-        [Bundle(["a", "d"]), END_OF_PARTITION],
-        [Bundle(["b", "e"]), END_OF_PARTITION],
-        [Bundle(["c", "f"]), END_OF_PARTITION],
-    ]
-    assert writer.records_out == 6
-
-
-def test_records_can_be_sent_to_a_chosen_channel(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(8), 2)
-    readers = readers_of(partition)
-    writer = RecordWriter(partition, CustomPartitioner(lambda key, channels: 0))
-    writer.emit("a")
-    emit_to(writer, 1, ["b", "c"])
-    emit_to(writer, 0, ["d"])
-    emit_to(writer, 0, [])
-    writer.finish()
-    assert got_by(partition, readers) == [
-        [Bundle(["a"]), Bundle(["d"]), END_OF_PARTITION],
-        [Bundle(["b", "c"]), END_OF_PARTITION],
-    ]
-    assert writer.records_out == 4
 
 
 @pytest.mark.parametrize("timed", [False, True])
@@ -279,65 +246,7 @@ def test_many_large_records_never_add_up_to_an_element_that_is_refused(
     reader.close()
 
 
-def test_timestamps_travel_beside_their_records(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(8), 2)
-    readers = readers_of(partition)
-    writer = RecordWriter(partition, RoundRobin())
-    writer.emit("a", 1)
-    writer.emit("b", 2)
-    writer.emit_all(["c", "d", "e"], [3, None, 5])
-    writer.finish()
-    assert got_by(partition, readers) == [
-        [Bundle(["a", "c", "e"], [1, 3, 5]), END_OF_PARTITION],
-        [Bundle(["b", "d"], [2, None]), END_OF_PARTITION],
-    ]
-
-
-def test_timed_and_untimed_records_share_no_bundle_and_keep_their_order(
-    make_pool: MakePool,
-) -> None:
-    partition = make_partition(make_pool(8))
-    readers = readers_of(partition)
-    writer = RecordWriter(partition, Forward())
-    for record, time in [("a", 1), ("b", None), ("c", None), ("d", 0), ("e", 5)]:
-        writer.emit(record, time)
-    writer.finish()
-    assert got_by(partition, readers) == [
-        [
-            Bundle(["a"], [1]),
-            Bundle(["b", "c"]),
-            Bundle(["d", "e"], [0, 5]),
-            END_OF_PARTITION,
-        ]
-    ]
-
-
 # Elements and events among records.
-
-
-def test_elements_and_events_keep_their_place_among_records(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(16), 2)
-    readers = readers_of(partition)
-    writer = RecordWriter(partition, RoundRobin())
-    barrier = CheckpointBarrier(1, 0)
-    writer.emit_all(["a", "b"])
-    writer.emit_element(Watermark(5))
-    writer.emit("c")
-    writer.emit_element(StreamStatus(False), channel=1)
-    writer.broadcast_event(barrier)
-    writer.emit("d")
-    writer.finish()
-    assert got_by(partition, readers) == [
-        [Bundle(["a"]), Watermark(5), Bundle(["c"]), barrier, END_OF_PARTITION],
-        [
-            Bundle(["b"]),
-            Watermark(5),
-            StreamStatus(False),
-            barrier,
-            Bundle(["d"]),
-            END_OF_PARTITION,
-        ],
-    ]
 
 
 # Broadcast (rows 21, 22).
@@ -365,36 +274,6 @@ def test_a_broadcast_record_is_serialized_once_into_one_shared_buffer(
     writer.finish()
     for reader in readers:
         reader.close()
-
-
-def test_each_broadcast_reader_has_its_own_position(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(8), 2)
-    fast, slow = readers_of(partition)
-    writer = RecordWriter(partition, Broadcast(), timeout_ms=0)
-    writer.emit("a")
-    fast.read()
-    writer.emit("b")
-    fast.read()
-    slow.read()
-    writer.finish()
-    expected = [Bundle(["a"]), Bundle(["b"]), END_OF_PARTITION]
-    assert got_by(partition, [fast, slow]) == [expected, expected]
-    assert writer.records_out == 2
-
-
-def test_a_broadcast_writer_can_send_to_one_channel_alone(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(16, segment_bytes=8), 2)
-    readers = readers_of(partition)
-    writer = RecordWriter(partition, Broadcast())
-    writer.emit("all")
-    emit_to(writer, 1, ["only one"])
-    writer.emit_element(Watermark(3), channel=0)
-    writer.emit("all again")
-    writer.finish()
-    assert got_by(partition, readers) == [
-        [Bundle(["all"]), Watermark(3), Bundle(["all again"]), END_OF_PARTITION],
-        [Bundle(["all"]), Bundle(["only one"]), Bundle(["all again"]), END_OF_PARTITION],
-    ]
 
 
 # Buffers (rows 24, 25).
@@ -426,27 +305,6 @@ def test_no_buffer_is_requested_after_a_record_that_exactly_fills_one(
     writer.emit("z")
     writer.seal()
     assert (partition.pool.lent, writer.buffers_out) == (4, 3)
-    writer.close()
-    partition.release()
-
-
-def test_an_element_spans_as_many_buffers_as_it_needs(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(200, segment_bytes=1))
-    readers = readers_of(partition)
-    writer = RecordWriter(partition, Forward(), PickleSerializer())
-    writer.emit("spanning")
-    writer.finish()
-    assert writer.bytes_out == writer.buffers_out > 10
-    assert got_by(partition, readers) == [[Bundle(["spanning"]), END_OF_PARTITION]]
-
-
-def test_a_second_builder_for_a_channel_that_has_one_is_a_bug(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(4))
-    writer = RecordWriter(partition, Forward())
-    writer.emit("a")
-    writer.seal()
-    with pytest.raises(AssertionError, match="while one is unfinished"):
-        writer._next_builder(0)
     writer.close()
     partition.release()
 
@@ -520,19 +378,6 @@ def test_timeout_zero_flushes_every_channel_of_a_broadcast(make_pool: MakePool) 
     got_by(partition, readers)
 
 
-def test_one_channel_can_be_flushed(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(8), 2)
-    readers = readers_of(partition)
-    writer = RecordWriter(partition, RoundRobin())
-    writer.emit_all(["a", "b"])
-    writer.seal()
-    writer.partition.flush(1)
-    assert [reader.notified for reader in readers] == [0, 1]
-    writer.close()
-    for reader in readers:
-        reader.close()
-
-
 @pytest.mark.parametrize("timeout_ms", [-2, -100])
 def test_a_timeout_below_minus_one_is_refused(make_pool: MakePool, timeout_ms: int) -> None:
     with pytest.raises(SettingsInvalid, match=f"{timeout_ms} is below -1") as caught:
@@ -541,43 +386,6 @@ def test_a_timeout_below_minus_one_is_refused(make_pool: MakePool, timeout_ms: i
 
 
 # Availability and the end (rows 35, 62).
-
-
-def test_a_writer_is_available_while_its_partition_has_a_buffer(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(8), 1, maximum=2)
-    (reader,) = readers_of(partition)
-    calls: list[str] = []
-    partition.pool.notify = lambda: calls.append("available")
-    writer = RecordWriter(partition, Forward(), PlainText())
-    assert writer.available()
-    writer.emit("x" * 100)
-    writer.seal()
-    assert not writer.available()
-    reader.step()
-    assert calls == ["available"]
-    assert writer.available()
-    writer.close()
-    reader.close()
-
-
-def test_a_full_pool_makes_the_writer_wait_in_the_middle_of_a_record(
-    make_pool: MakePool,
-) -> None:
-    waits: list[int] = []
-
-    def wait(condition: Callable[[], bool]) -> None:
-        waits.append(1)
-        while not condition():
-            assert readers[0].awake, "the writer waits and the reader sleeps"
-            readers[0].step()
-
-    partition = make_partition(make_pool(4, segment_bytes=16), 1, maximum=2, wait=wait)
-    readers = readers_of(partition)
-    writer = RecordWriter(partition, Forward())
-    writer.emit("x" * 500)
-    writer.finish()
-    assert len(waits) > 20
-    assert got_by(partition, readers) == [[Bundle(["x" * 500]), END_OF_PARTITION]]
 
 
 def test_closing_in_the_middle_of_a_record_gives_the_buffers_back(make_pool: MakePool) -> None:
@@ -606,29 +414,6 @@ def test_nothing_can_be_written_after_the_end(make_pool: MakePool) -> None:
     with pytest.raises(PartitionFinished):
         writer.finish()
     partition.release()
-
-
-def test_a_writer_whose_readers_have_all_gone_goes_on(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(4, segment_bytes=16))
-    (reader,) = readers_of(partition)
-    writer = RecordWriter(partition, Forward())
-    writer.emit("a")
-    reader.close()
-    for _ in range(20):
-        writer.emit("longer than all buffers together")
-        writer.seal()
-    writer.finish()
-    assert partition.released
-
-
-def test_a_writer_whose_partition_is_released_is_cancelled(make_pool: MakePool) -> None:
-    partition = make_partition(make_pool(4, segment_bytes=16))
-    writer = RecordWriter(partition, Forward())
-    writer.emit("a")
-    partition.release()
-    with pytest.raises(TaskCancelled, match="released while written"):
-        writer.seal()
-    writer.close()
 
 
 def test_a_record_that_cannot_be_serialized_leaves_the_writer_usable(make_pool: MakePool) -> None:

@@ -160,22 +160,6 @@ def expected(frames: list[bytes]) -> list[object]:
     return sink.deliveries
 
 
-def test_mixed_stream_is_delivered_as_it_was_sent() -> None:
-    delivered = expected(MIXED)
-    assert delivered == [
-        (WANTED, 0, 3, fill(0, SEGMENT), False, False),
-        (Kind.ALIVE, b""),
-        (WANTED, 1, 3, fill(1, 10), False, False),
-        (WANTED, 2, 3, b"", False, False),
-        (WANTED, 3, 3, b"\x01", True, False),
-        (WANTED, 4, 3, fill(4, SEGMENT), False, True),
-        (Kind.ADD_CREDIT, encode(AddCredit(((ChannelId(5), 6),)))[8:]),
-        (WANTED, 5, 3, fill(5, SEGMENT - 1), False, False),
-        (WANTED, 6, 3, fill(6, LIMIT), True, False),
-        (Kind.CANCEL, encode(CancelReceiver(ChannelId(9)))[8:]),
-    ]
-
-
 @pytest.mark.parametrize("landing", [0, 1, 2, 3, 9])
 @pytest.mark.parametrize("frames", [FULL, MIXED], ids=["full", "mixed"])
 def test_stream_cut_at_any_byte_gives_the_same_deliveries(

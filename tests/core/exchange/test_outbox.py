@@ -6,7 +6,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from headgate.core.buffers.buffer import Buffer, Lease, Segment
 from headgate.core.exchange.outbox import CLOG_BYTES, MAX_PARTS, Outbox
-from tests.arena import plain_segments
 
 
 class Home:
@@ -37,75 +36,6 @@ def test_messages_clog_an_outbox_and_buffers_do_not() -> None:
     assert outbox.is_clogged
     outbox.close()
     assert not outbox.is_clogged
-
-
-def test_writable_until_above_the_high_mark_and_again_below_the_low_one() -> None:
-    outbox = Outbox(low_bytes=5, high_bytes=8)
-    outbox.add(bytes(8))
-    assert outbox.writable  # at the mark, not above it
-    outbox.add(b"x")
-    assert not outbox.writable
-    outbox.sent(4)
-    assert outbox.pending_bytes == 5
-    assert not outbox.writable
-    outbox.sent(1)
-    assert outbox.writable
-
-
-def test_marks_count_buffers_with_their_heads() -> None:
-    home, (segment,) = Home(), plain_segments(1)
-    outbox = Outbox(low_bytes=5, high_bytes=8)
-    outbox.add_buffer(b"head", leased(home, segment, b"12345"))
-    assert outbox.pending_bytes == 9
-    assert not outbox.writable
-
-
-def test_buffer_is_released_with_its_last_byte() -> None:
-    home, (segment,) = Home(), plain_segments(1)
-    outbox = Outbox(5, 8)
-    outbox.add_buffer(b"head", leased(home, segment, b"12345"))
-    outbox.sent(8)
-    assert home.back == []
-    outbox.sent(1)
-    assert home.back == [0]
-
-
-@pytest.mark.parametrize("step", range(1, 24))
-def test_partial_sends_give_the_same_bytes_at_every_step(step: int) -> None:
-    home, segments = Home(), plain_segments(2)
-    outbox = Outbox(5, 8)
-    outbox.add(b"frame 1;")
-    outbox.add_buffer(b"head;", leased(home, segments[0], b"abc"))
-    outbox.add_buffer(b"h;", leased(home, segments[1], b"de"))
-    outbox.add(b"end")
-    sent = b""
-    while parts := outbox.gather():
-        piece = b"".join(parts)[:step]
-        sent += piece
-        outbox.sent(len(piece))
-    assert sent == b"frame 1;head;abch;deend"
-    assert home.back == [0, 1]
-    assert outbox.pending_bytes == 0
-
-
-def test_empty_buffer_is_released_at_once_and_its_head_goes() -> None:
-    home, (segment,) = Home(), plain_segments(1)
-    outbox = Outbox(5, 8)
-    outbox.add_buffer(b"head", leased(home, segment, b""))
-    assert home.back == [0]
-    assert outbox.gather() == [b"head"]
-
-
-def test_close_releases_what_was_not_sent_once() -> None:
-    home, segments = Home(), plain_segments(2)
-    outbox = Outbox(5, 8)
-    outbox.add_buffer(b"head", leased(home, segments[0], b"abc"))
-    outbox.add_buffer(b"head", leased(home, segments[1], b"abc"))
-    outbox.sent(5)
-    outbox.close()
-    outbox.close()
-    assert home.back == [0, 1]
-    assert outbox.gather() == [] and outbox.pending_bytes == 0
 
 
 def test_one_call_gets_no_more_parts_than_the_kernel_takes() -> None:

@@ -318,15 +318,6 @@ def test_sequence_gap_concerns_its_channel_alone_and_frees_the_buffer() -> None:
     assert other.arrived == [b"x"] and other.errors == []
 
 
-def test_doubled_buffer_is_a_sequence_gap() -> None:
-    desk = Desk()
-    channel = desk.channel(1)
-    desk.arrive(1, 0, b"0")
-    desk.arrive(1, 0, b"0")
-    assert [type(error) for error in channel.errors] == [SequenceGap]
-    assert channel.arrived == [b"0"]
-
-
 def test_backlog_is_told_to_its_channel() -> None:
     desk = Desk()
     channel = desk.channel(1)

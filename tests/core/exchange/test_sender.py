@@ -156,27 +156,11 @@ def test_every_data_buffer_costs_one_credit_and_stops_at_none() -> None:
     assert desk.pump() == []
 
 
-def test_new_credit_sends_on_where_it_stopped() -> None:
-    desk = Desk()
-    desk.ask(A, 1).put(b"0", b"1", b"2")
-    desk.pump()
-    woken = desk.wakes
-    desk.grant(A, 1)
-    assert desk.wakes == woken + 1
-    assert desk.pump() == [(A, 1, 1, 0, b"1")]
-
-
 def test_events_are_free_and_go_without_credit() -> None:
     desk = Desk()
     desk.ask(A, 1).put(b"0", None, None, b"1")
     assert [frame[1:4] for frame in desk.pump()] == [(0, 1, 0), (1, 1, 1), (2, 1, 1)]  # type: ignore[index]
     assert desk.credit(A) == 0
-
-
-def test_event_behind_data_waits_for_it() -> None:
-    desk = Desk()
-    desk.ask(A, 1).put(b"0", b"1", None)
-    assert [frame[1] for frame in desk.pump()] == [0]  # type: ignore[index]
 
 
 def test_empty_buffer_advances_the_sequence_and_costs_nothing() -> None:
@@ -217,24 +201,6 @@ def test_readers_take_turns_buffer_by_buffer() -> None:
     for receiver in (A, B, C):
         desk.ask(receiver, 9).put(b"x", b"x", b"x")
     assert desk.receivers() == [A, B, C, A, B, C, A, B, C]
-
-
-def test_reader_stands_in_the_queue_at_most_once() -> None:
-    desk = Desk()
-    view = desk.ask(A, 9)
-    for _ in range(3):
-        view.put(b"x")
-        desk.grant(A, 1)
-        desk.session.check()
-    assert len(desk.session._available) == 1
-    assert desk.receivers() == [A, A, A]
-
-
-def test_reader_without_credit_does_not_hold_up_others() -> None:
-    desk = Desk()
-    desk.ask(A, 1).put(*[b"a"] * 5)
-    desk.ask(B, 5).put(*[b"b"] * 5)
-    assert desk.receivers() == [A, B, B, B, B, B]
 
 
 def test_pump_moves_no_more_frames_than_it_may() -> None:
@@ -425,14 +391,6 @@ def test_close_releases_every_view_and_answers_nothing_more() -> None:
     views[1].fail(None)
     assert [view.releases for view in views] == [1, 1]
     assert desk.pump() == []
-
-
-def test_a_sent_buffer_takes_a_credit_and_a_sequence_number() -> None:
-    desk = Desk()
-    desk.ask(A, 2).put(b"0", b"1", b"2")
-    desk.pump(1)
-    reader = desk.session.readers[A]
-    assert (reader.credit, reader.sequence) == (1, 1)
 
 
 @pytest.mark.parametrize("message", [Alive(), Backlog(A, 1)])

@@ -90,16 +90,6 @@ def test_result_of_a_spanning_element_tells_whether_the_buffer_holds_more() -> N
     ]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 1000])
-def test_elements_survive_buffers_of_any_size(size: int) -> None:
-    data, deserializer = encoded(*SOME), Deserializer()
-    got: list[Element] = []
-    for at in range(0, len(data), size):
-        got += elements_of(read(deserializer, data[at : at + size]))
-    assert got == SOME
-    assert deserializer.is_between_elements
-
-
 def test_elements_survive_a_cut_at_every_byte() -> None:
     data = encoded(*SOME)
     for cut in range(1, len(data)):

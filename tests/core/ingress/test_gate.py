@@ -9,7 +9,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from headgate.base.errors import ElementBroken, EventUnclaimed, PeerLost, TaskCancelled
 from headgate.base.events import (
     END_OF_PARTITION,
-    END_OF_SUPERSTEP,
     CheckpointBarrier,
     Event,
     TaskEvent,
@@ -26,51 +25,6 @@ from tests.core.ingress.kit import OVERTAKING, ScriptedChannel, make_gate, plain
 # Reading.
 
 
-def test_channels_take_turns() -> None:
-    gate, channels = make_gate(3)
-    for channel in channels:
-        channel.put(b"1", b"2")
-    order = [plain(gate.poll()) for _ in range(6)]
-    assert [arrival and arrival[0] for arrival in order] == [0, 1, 2, 0, 1, 2]
-
-
-def test_busy_channel_does_not_starve_one_that_comes_later() -> None:
-    gate, (busy, late) = make_gate(2)
-    busy.put(*[b"x"] * 9)
-    gate.poll()
-    late.put(b"y")
-    assert [plain(gate.poll())[0] for _ in range(2)] == [0, 1]  # type: ignore[index]
-
-
-def test_more_is_told_as_long_as_a_channel_stands_in_the_queue() -> None:
-    gate, (first, second) = make_gate(2)
-    first.put(b"1", b"2")
-    second.put(b"3")
-    assert [plain(gate.poll()) for _ in range(4)] == [
-        (0, b"1", True),
-        (1, b"3", True),
-        (0, b"2", False),
-        None,
-    ]
-
-
-def test_channel_stands_in_the_queue_once_however_often_it_is_ready() -> None:
-    gate, (channel, _) = make_gate(2)
-    for _ in range(3):
-        channel.put(b"x")
-        gate.check()
-    assert len(gate._queue) == 1
-    assert len([gate.poll() for _ in range(3)]) == 3
-    assert gate.poll() is None
-
-
-def test_channel_that_gives_nothing_is_skipped() -> None:
-    gate, (empty, full) = make_gate(2)
-    gate.channel_ready(empty.index)
-    full.put(b"x")
-    assert plain(gate.poll()) == (1, b"x", False)
-
-
 def test_waiter_is_woken_by_the_first_entry_only() -> None:
     gate, (first, second) = make_gate(2)
     woken: list[int] = []
@@ -84,19 +38,6 @@ def test_waiter_is_woken_by_the_first_entry_only() -> None:
     assert not gate.available()
     second.put(b"4")
     assert woken == [1, 1]
-
-
-def test_events_come_out_decoded_and_in_their_place() -> None:
-    gate, (channel,) = make_gate(1)
-    channel.put(b"1", CheckpointBarrier(7, 8), b"2", END_OF_SUPERSTEP)
-    got = [plain(gate.poll()) for _ in range(4)]
-    assert [arrival and arrival[1] for arrival in got] == [
-        b"1",
-        CheckpointBarrier(7, 8),
-        b"2",
-        END_OF_SUPERSTEP,
-    ]
-    assert not gate.finished
 
 
 def test_error_is_raised_after_what_had_arrived() -> None:
@@ -117,18 +58,6 @@ def test_broken_event_is_an_error() -> None:
 
 
 # Ends.
-
-
-def test_end_of_partition_releases_its_channel_and_the_last_finishes_the_gate() -> None:
-    gate, (first, second) = make_gate(2)
-    first.put(END_OF_PARTITION)
-    assert plain(gate.poll()) == (0, END_OF_PARTITION, False)
-    assert (first.releases, second.releases) == (1, 0)
-    assert not gate.finished
-    second.put(b"x", END_OF_PARTITION)
-    gate.poll()
-    assert plain(gate.poll()) == (1, END_OF_PARTITION, False)
-    assert gate.finished and second.releases == 1
 
 
 def test_finished_gate_gives_nothing_for_ever_and_says_that_asking_is_worth_it() -> None:
@@ -250,34 +179,6 @@ def test_channel_placed_after_the_end_is_released() -> None:
 # Blocked channels.
 
 
-def test_blocked_channel_is_not_read_and_goes_on_where_it_was() -> None:
-    gate, (first, second) = make_gate(2)
-    first.put(b"1", b"2")
-    gate.block(0)
-    gate.block(0)
-    assert not gate.available() and first.blocks == [True]
-    second.put(b"a")
-    first.put(b"3", END_OF_PARTITION)
-    assert [plain(gate.poll()) for _ in range(2)] == [(1, b"a", False), None]
-    assert [bytes(buffer.view) for buffer in gate.queued(0)][:3] == [b"1", b"2", b"3"]
-    gate.unblock(0)
-    gate.unblock(0)
-    assert first.blocks == [True, False]
-    got = [plain(gate.poll()) for _ in range(4)]
-    assert [arrival and arrival[1] for arrival in got] == [b"1", b"2", b"3", END_OF_PARTITION]
-
-
-def test_unblocked_channel_wakes_the_reader() -> None:
-    gate, (channel, _) = make_gate(2)
-    gate.block(0)
-    woken: list[int] = []
-    gate.notify = lambda: woken.append(1)
-    channel.put(b"x")
-    assert woken == []
-    gate.unblock(0)
-    assert woken == [1] and gate.available()
-
-
 @pytest.mark.parametrize("fails_first", [True, False])
 def test_error_of_a_blocked_channel_is_not_hidden(fails_first: bool) -> None:
     gate, (channel, _) = make_gate(2)
@@ -313,27 +214,6 @@ def test_ended_channel_and_closed_gate_are_not_blocked() -> None:
     gate.block(1)
     gate.unblock(1)
     assert channel.blocks == other.blocks == []
-
-
-def test_channel_with_a_paused_producer_is_read_but_gets_nothing_new() -> None:
-    gate, (channel, _) = make_gate(2)
-    gate.pause_producer(0)
-    channel.put(b"x")
-    assert plain(gate.poll()) == (0, b"x", False)
-    gate.resume_producer(0)
-    gate.resume_producer(0)
-    assert channel.blocks == [True, False]
-
-
-@pytest.mark.parametrize("resumed_first", [True, False])
-def test_channel_goes_on_when_it_is_neither_blocked_nor_paused(resumed_first: bool) -> None:
-    gate, (channel, _) = make_gate(2)
-    gate.pause_producer(0)
-    gate.block(0)
-    (gate.resume_producer if resumed_first else gate.unblock)(0)
-    assert False not in channel.blocks
-    (gate.unblock if resumed_first else gate.resume_producer)(0)
-    assert channel.blocks[-1] is False
 
 
 def test_channel_that_takes_the_place_of_a_paused_unknown_one_is_paused() -> None:

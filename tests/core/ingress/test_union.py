@@ -16,19 +16,6 @@ def make_union(*counts: int) -> tuple[UnionGate, list[list[ScriptedChannel]]]:
     return UnionGate([gate for gate, _ in made]), [channels for _, channels in made]
 
 
-def test_channels_are_numbered_through() -> None:
-    union, (first, second, third) = make_union(2, 1, 3)
-    assert union.channel_count == 6
-    third[2].put(b"f")
-    second[0].put(b"c")
-    first[1].put(b"b")
-    assert [plain(union.poll()) for _ in range(3)] == [
-        (5, b"f", True),
-        (2, b"c", True),
-        (1, b"b", False),
-    ]
-
-
 def test_gates_take_turns_whatever_their_number_of_channels() -> None:
     union, (many, single) = make_union(3, 1)
     for channel in many:
@@ -74,17 +61,6 @@ def test_gate_that_gives_nothing_is_skipped() -> None:
     first[0].gate.channel_ready(0)
     second[0].put(b"x")
     assert plain(union.poll()) == (1, b"x", False)
-
-
-def test_union_is_finished_when_all_of_its_gates_are() -> None:
-    union, (first, second) = make_union(1, 1)
-    first[0].put(END_OF_PARTITION)
-    assert plain(union.poll()) == (0, END_OF_PARTITION, False)
-    assert not union.finished
-    second[0].put(b"x", END_OF_PARTITION)
-    assert plain(union.poll()) == (1, b"x", True)
-    assert plain(union.poll()) == (1, END_OF_PARTITION, False)
-    assert union.finished and union.available() and union.poll() is None
 
 
 def test_task_event_goes_to_the_producers_of_all_gates() -> None:

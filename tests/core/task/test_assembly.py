@@ -19,6 +19,7 @@ from headgate.core.ingress.remote import RemoteChannel
 from headgate.core.operators.basic import MapOperator
 from headgate.core.task.assembly import JobInfo
 from headgate.core.task.processors import SourceProcessor
+from tests.arena import assert_all_home
 from tests.core.pair import SMALL
 from tests.core.task.assembly_kit import (
     HERE,
@@ -229,10 +230,9 @@ def test_an_assembly_that_fails_gives_back_what_it_had_taken() -> None:
     with Lab() as lab:
         hall = Hall(lab, double())
         long = "x" * 70_000
-        before = lab.environment.pool.statistics()
         with pytest.raises(PartitionError, match="bytes, the limit is"), ExitStack() as undo:
             hall.assembly.assemble(order("0.0", reads("1.0", long), writes=1), {}, undo)
-        assert lab.environment.pool.statistics() == before
+        assert_all_home(lab.environment.pool)
         assert not len(lab.environment.partitions)
 
 
@@ -253,7 +253,6 @@ def test_a_task_that_cannot_have_checkpoints_gives_back_its_gates() -> None:
     with Lab() as lab:
         choosing = vertex("choosing", lambda: Choosing(abs), gate_inputs=(0,))
         hall = Hall(lab, choosing, checkpoints=writings)
-        before = lab.environment.pool.statistics()
         with pytest.raises(SettingsInvalid, match="AT_LEAST_ONCE"), ExitStack() as undo:
             hall.assembly.assemble(order("0.0", reads("1.0")), {}, undo)
-        assert lab.environment.pool.statistics() == before
+        assert_all_home(lab.environment.pool)

@@ -13,17 +13,6 @@ from headgate.core.buffers.buffer import Home, Segment
 from headgate.core.buffers.local_pool import LocalPool
 
 
-@dataclass(frozen=True, slots=True)
-class GlobalPoolStatistics:
-    """A moment of the global pool, in segments."""
-
-    total: int
-    free: int
-    required: int
-    claimed: int
-    pools: int
-
-
 @dataclass(slots=True)
 class _Claim:
     home: Home
@@ -120,11 +109,6 @@ class GlobalPool:
     def required(self) -> int:
         """What is promised: the minima of all pools and all claims."""
         return self.claimed + sum(pool.minimum for pool in self.pools)
-
-    def statistics(self) -> GlobalPoolStatistics:
-        return GlobalPoolStatistics(
-            self.total, len(self.free), self.required, self.claimed, len(self.pools)
-        )
 
     def check(self) -> None:
         """Assert the law; what destroyed pools still have out must be nothing for it to hold."""
