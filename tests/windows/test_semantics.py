@@ -74,19 +74,9 @@ def two_tasks(program: Program) -> None:
 # Windows in time
 
 
-def test_a_window_starts_at_the_floor_below_zero_too(program: Program) -> None:
-    windows = keyed(program.env, *at(-6, -5, 0, 4, 5)).window(tumbling(5)).process(Tell())
-    assert program.run(windows) == [(-10, -5, [0]), (-5, 0, [1]), (0, 5, [2, 3]), (5, 10, [4])]
-
-
 def test_an_offset_shifts_where_windows_start(program: Program) -> None:
     windows = keyed(program.env, *at(-3, 1, 2)).window(tumbling(5, 2)).process(Tell())
     assert program.run(windows) == [(-3, 2, [0, 1]), (2, 7, [2])]
-
-
-def test_sliding_windows_may_start_below_zero(program: Program) -> None:
-    windows = keyed(program.env, *at(1)).window(sliding(10, 5)).process(Tell())
-    assert program.run(windows) == [(-5, 5, [0]), (0, 10, [0])]
 
 
 @pytest.mark.parametrize("how", ["reduce", "process"])
@@ -97,11 +87,6 @@ def test_a_result_has_the_windows_end_less_one_as_its_time(program: Program, how
 
 
 # Sessions
-
-
-def test_records_exactly_a_gap_apart_are_one_session(program: Program) -> None:
-    windows = keyed(program.env, *at(0, 5, 11)).window(sessions(5)).process(Tell())
-    assert program.run(windows) == [(0, 10, [0, 1]), (11, 16, [2])]
 
 
 class Sum(AggregateFunction[Timed, list, Any]):
@@ -121,30 +106,10 @@ class Sum(AggregateFunction[Timed, list, Any]):
         return acc_a + acc_b
 
 
-def test_merging_merges_what_windows_hold(program: Program) -> None:
-    story = keyed(program.env, *at(0, 8, 4))  # the last one makes one session of two
-    windows = story.window(sessions(5))
-    reduced, aggregated, listed = program.run(
-        windows.reduce(lambda total, added: Timed(total.key, total.value + added.value, 0)),
-        windows.aggregate(Sum()),
-        windows.process(Tell()),
-    )
-    assert [result.value for result in reduced] == [3]
-    assert aggregated == [[0, 1, 2]]
-    assert listed == [(0, 13, [0, 1, 2])]
-
-
 def test_merging_merges_the_state_of_the_trigger(program: Program) -> None:
     story = keyed(program.env, *at(0, 8, 4))
     windows = story.window(sessions(5)).trigger(CountTrigger.of(3)).process(Tell())
     assert program.run(windows) == [(0, 13, [0, 1, 2])]
-
-
-def test_merging_moves_timers(program: Program) -> None:
-    """The session of the first record would have ended at 5."""
-    story = [*at(0), Mark(3), *at(0, 4)[1:], Mark(6), *at(0, 0, 20)[2:]]
-    windows = keyed(program.env, *story).window(sessions(5)).process(Tell())
-    assert program.run(windows) == [(0, 9, [0, 1]), (20, 25, [2])]
 
 
 class GapByValue(SessionWindowTimeGapExtractor):

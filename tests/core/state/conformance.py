@@ -98,17 +98,6 @@ class BackendConformance:
         state.update(None)
         assert state.value() is None
 
-    def test_clearing_forgets_and_may_be_done_twice(self, backend: KeyedBackend) -> None:
-        value, elements, items = self.all_three(backend)
-        at(backend, "a")
-        value.update(1)
-        elements.add(1)
-        items.put(1, 1)
-        for state in (value, elements, items):
-            state.clear()
-            state.clear()
-        assert value.value() is None and list(elements.get()) == [] and items.is_empty()
-
     @pytest.mark.parametrize("keys", EQUAL_KEYS)
     @pytest.mark.parametrize("restored", [False, True])
     def test_equal_keys_have_one_state_also_after_a_restore(
@@ -130,25 +119,6 @@ class BackendConformance:
             at(backend, key)
             assert list(backend.list_state(LIST).get()) == [1, 2]
             backend.close()
-
-    def test_keys_do_not_see_each_other(self, backend: KeyedBackend) -> None:
-        value, elements, items = self.all_three(backend)
-        for number, key in enumerate(KEYS):
-            at(backend, key)
-            value.update(number)
-            elements.add_all([number, key])
-            items.put("n", number)
-        for number, key in enumerate(KEYS):
-            at(backend, copy.deepcopy(key))
-            assert value.value() == number
-            assert list(elements.get()) == [number, key]
-            assert items.get("n") == number
-        at(backend, "a")
-        value.clear()
-        elements.clear()
-        items.clear()
-        at(backend, "b")
-        assert value.value() == 1 and list(elements.get()) == [1, "b"] and items["n"] == 1
 
     def test_a_list_keeps_its_order_and_takes_none(self, backend: KeyedBackend) -> None:
         state = backend.list_state(LIST)
@@ -200,26 +170,6 @@ class BackendConformance:
             state.put(key + 100, value)
         assert sorted(state.keys()) == [*range(100, 120)]
 
-    def test_namespaces_do_not_see_each_other(self, backend: KeyedBackend) -> None:
-        value = backend.value_state(WINDOW_VALUE)
-        elements = backend.list_state(WINDOW_LIST)
-        items = backend.map_state(WINDOW_MAP)
-        for number, space in enumerate(SPACES):
-            for key in KEYS:
-                at(backend, key, space)
-                value.update(number)
-                elements.add(number)
-                items[number] = key
-        at(backend, "a", SPACES[1])
-        value.clear()
-        elements.clear()
-        items.clear()
-        assert value.value() is None and list(elements.get()) == [] and items.is_empty()
-        at(backend, "a", SPACES[2])
-        assert value.value() == 2 and list(elements.get()) == [2] and items[2] == "a"
-        at(backend, "b", SPACES[1])
-        assert value.value() == 1
-
     def test_a_state_and_that_of_windows_may_have_the_same_name(
         self, backend: KeyedBackend
     ) -> None:
@@ -234,29 +184,6 @@ class BackendConformance:
         backend.value_state(StateSpec("s", "value"))
         with pytest.raises(ValueError, match="'s' is there as a value"):
             backend.list_state(StateSpec("s", "list"))
-
-    def test_forgetting_a_key_leaves_the_others(self, backend: KeyedBackend) -> None:
-        value, elements, items = self.all_three(backend)
-        windowed = backend.value_state(WINDOW_VALUE)
-        for key in KEYS:
-            at(backend, key)
-            value.update(1)
-            elements.add(1)
-            items.put(1, 1)
-            backend.event_timers.register(5, seen(key), None)
-            backend.processing_timers.register(5, seen(key), SPACES[0])
-            at(backend, key, SPACES[0])
-            windowed.update(1)
-        at(backend, [1, 2])
-        backend.forget_key()
-        at(backend, [1, 2], SPACES[0])
-        assert value.value() is None and list(elements.get()) == [] and items.is_empty()
-        assert windowed.value() is None
-        others = {seen(key) for key in KEYS if key != [1, 2]}
-        assert {key for _, key, _ in backend.event_timers.items()} == others
-        assert {key for _, key, _ in backend.processing_timers.items()} == others
-        at(backend, "a", SPACES[0])
-        assert value.value() == 1 and windowed.value() == 1
 
     def test_places_are_where_a_state_holds_something(self, backend: KeyedBackend) -> None:
         value, windowed = backend.value_state(VALUE), backend.value_state(WINDOW_VALUE)
@@ -308,15 +235,6 @@ class BackendConformance:
         self.all_three(backend)
         assert written(backend) == {}
 
-    def test_what_was_restored_is_what_was_there(self, backend: KeyedBackend, make: Make) -> None:
-        self.fill(backend)
-        groups = written(backend)
-        assert set(groups) == {key_group(key, GROUPS) for key in KEYS}
-        again = make(range(GROUPS), GROUPS)
-        again.restore(groups.items())
-        self.check_filled(again, KEYS)
-        again.close()
-
     def test_states_may_be_opened_before_they_are_restored(
         self, backend: KeyedBackend, make: Make
     ) -> None:
@@ -353,52 +271,6 @@ class BackendConformance:
         together.restore(parts.items())
         self.check_filled(together, KEYS)
         together.close()
-
-    def test_a_snapshot_is_of_the_moment_when_it_was_taken(
-        self, backend: KeyedBackend, make: Make
-    ) -> None:
-        self.fill(backend)
-        snapshot = backend.snapshot()
-        value, elements, items = self.all_three(backend)
-        windowed = backend.list_state(WINDOW_LIST)
-        for key in KEYS:
-            at(backend, key)
-            value.update([*value.value(), "later"])
-            elements.add("later")
-            items.put("later", 1)
-            items.remove("own")
-            at(backend, key, SPACES[0])
-            windowed.add("later")
-            backend.event_timers.register(99, seen(key), None)
-            backend.processing_timers.delete(2, seen(key), SPACES[1])
-        at(backend, "b")
-        backend.forget_key()
-        groups = dict(snapshot.groups())
-        snapshot.close()
-        snapshot.close()
-        again = make(range(GROUPS), GROUPS)
-        again.restore(groups.items())
-        self.check_filled(again, KEYS)
-        again.close()
-
-    def test_two_snapshots_may_be_open(self, backend: KeyedBackend, make: Make) -> None:
-        state = backend.value_state(VALUE)
-        at(backend, "a")
-        state.update([1])
-        first = backend.snapshot()
-        state.update([2])
-        second = backend.snapshot()
-        state.update([3])
-        seconds = dict(second.groups())
-        second.close()
-        firsts = dict(first.groups())
-        first.close()
-        for groups, expected in ((firsts, [1]), (seconds, [2]), (written(backend), [3])):
-            again = make(range(GROUPS), GROUPS)
-            again.restore(groups.items())
-            at(again, "a")
-            assert again.value_state(VALUE).value() == expected
-            again.close()
 
     def test_a_snapshot_that_nobody_reads_is_closed(self, backend: KeyedBackend) -> None:
         self.fill(backend)

@@ -20,7 +20,6 @@ from headgate.functions.assigners import (
 from headgate.functions.error_policy import ErrorPolicy, FailedWindow
 from headgate.functions.function import OutputTag
 from headgate.functions.triggers import CountTrigger, PurgingTrigger
-from headgate.functions.window import TimeWindow
 from tests.core.window.kit import LISTED, CollectingAggregate, Lab, plan
 
 LETTERS = ErrorPolicy.dead_letters(OutputTag("dead"))
@@ -182,7 +181,3 @@ def test_watched_records_know_the_one_at_hand() -> None:
     assert records.place == 0
     list(left)
     assert records.place == 1
-
-
-def test_failed_windows_can_be_compared() -> None:
-    assert FailedWindow("a", TimeWindow(0, 1)) == FailedWindow("a", TimeWindow(0, 1))

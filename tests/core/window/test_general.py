@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
-from headgate.core.window.general import check_times
 from headgate.core.window.spec import Aggregated, Reduced
 from headgate.functions.assigners import (
     SlidingEventTimeWindows,
@@ -25,20 +24,6 @@ KINDS = pytest.mark.parametrize("sliced", [False, True], ids=["general", "sliced
 
 
 @KINDS
-def test_a_window_is_sent_with_its_last_time(sliced: bool) -> None:
-    lab = Lab(plan(TEN), sliced)
-    lab.send((("a", 1), 3), (("b", 2), 5), (("a", 3), 12), (("a", 4), -1))
-    lab.watermark(9)
-    assert lab.taken_timed() == [
-        (("a", TimeWindow(-10, 0), (("a", 4),)), -1),
-        (("a", TimeWindow(0, 10), (("a", 1),)), 9),
-        (("b", TimeWindow(0, 10), (("b", 2),)), 9),
-    ]
-    lab.end()
-    assert lab.taken_timed() == [(("a", TimeWindow(10, 20), (("a", 3),)), 19)]
-
-
-@KINDS
 def test_a_record_that_is_too_late_is_counted_and_dropped(sliced: bool) -> None:
     lab = Lab(plan(TEN, SUMS), sliced)
     lab.watermark(9)
@@ -48,68 +33,12 @@ def test_a_record_that_is_too_late_is_counted_and_dropped(sliced: bool) -> None:
 
 
 @KINDS
-@pytest.mark.parametrize("lateness_ms", [0, 5])
-def test_a_record_at_the_watermark_is_late_in_the_last_millisecond_of_its_window(
-    sliced: bool, lateness_ms: int
-) -> None:
-    lab = Lab(plan(TEN, SUMS, lateness_ms=lateness_ms), sliced)
-    lab.watermark(9 + lateness_ms)
-    lab.send((("a", 1), 9))
-    assert lab.taken() == [] and lab.operator.late.count == 1
-    assert lab.kept() == []
-    lab.end()
-
-
-@KINDS
-def test_a_record_is_not_late_while_its_window_is_open(sliced: bool) -> None:
-    lab = Lab(plan(TEN, SUMS), sliced)
-    lab.watermark(8)
-    lab.send((("a", 1), 2))
-    assert lab.end().taken() == [("a", 1)]
-    assert lab.operator.late.count == 0
-
-
-@KINDS
 def test_records_that_are_too_late_go_to_their_side_output(sliced: bool) -> None:
     lab = Lab(plan(TEN, SUMS, late_tag="late"), sliced)
     lab.watermark(9)
     lab.send((("a", 1), 9), (("a", 2), 10), (("a", 3), 0))
     assert lab.output.side_records("late") == [("a", 1), ("a", 3)]
     assert lab.output.side[0][1].timestamps == [9, 0]
-    assert lab.operator.late.count == 0
-
-
-@KINDS
-@pytest.mark.parametrize("contents", [SUMS, LISTED])
-def test_a_late_record_that_is_allowed_fires_again_at_once_with_everything(
-    sliced: bool, contents: Any
-) -> None:
-    lab = Lab(plan(TEN, contents, lateness_ms=5), sliced)
-    lab.send((("a", 1), 1), (("b", 5), 2))
-    lab.watermark(9)
-    assert len(lab.taken()) == 2
-    lab.send((("a", 2), 3), (("a", 3), 4), (("c", 1), 0))
-    sums = [
-        (result[0], sum(part[1] for part in result[2])) if len(result) > 2 else result
-        for result in lab.taken()
-    ]
-    assert sums == [("a", 3), ("a", 6), ("c", 1)]
-    lab.watermark(13)
-    lab.send((("a", 4), 5))
-    assert len(lab.taken()) == 1
-    lab.watermark(14)
-    lab.send((("a", 5), 6))
-    assert lab.taken() == []
-    assert lab.operator.late.count == 1
-    assert lab.kept() == []
-
-
-@KINDS
-def test_a_record_may_be_late_for_some_of_its_windows_only(sliced: bool) -> None:
-    lab = Lab(plan(SlidingEventTimeWindows(10, 5), SUMS), sliced)
-    lab.watermark(9)
-    lab.send((("a", 1), 7))
-    assert lab.end().taken_timed() == [(("a", 1), 14)]
     assert lab.operator.late.count == 0
 
 
@@ -132,13 +61,6 @@ def test_a_record_without_a_time_is_an_error_that_says_what_to_do(
         lab.send((("a", 1), 3), (("a", 2), at))
     with pytest.raises(ValueError, match=r"TumblingEventTimeWindows\(10, 0\)"):
         lab.send_untimed(("a", 1))
-
-
-def test_every_record_must_have_a_time() -> None:
-    check_times([1, 2], TEN)
-    for times in (None, [1, None], [MIN_WATERMARK_MS]):
-        with pytest.raises(ValueError, match="without a timestamp"):
-            check_times(times, TEN)
 
 
 @KINDS

@@ -51,15 +51,6 @@ def end(operator: Operator) -> None:
     operator.close()
 
 
-def test_pairs_meet_within_one_key_and_one_window() -> None:
-    operator = joined(JoinCall(lambda left, right: (left, right)))
-    output = open_operator(operator)
-    send(operator, 0, (("a", 1), 0), (("b", 2), 1), (("a", 3), 12))
-    send(operator, 1, (("a", 10), 9), (("c", 20), 5), (("a", 30), 25))
-    end(operator)
-    assert output.timed == [((("a", 1), ("a", 10)), 9)]
-
-
 def test_a_flat_join_gives_any_number_for_a_pair() -> None:
     operator = joined(FlatJoinCall(lambda left, right: [left[1]] * right[1]))
     output = open_operator(operator)

@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from headgate.core.window.spec import Aggregated, Reduced, WindowCall
 from headgate.functions.assigners import (
@@ -22,27 +20,6 @@ FIVE = EventTimeSessionWindows(5)
 BOUNDS = WindowCall("apply", Bounds())
 KINDS = pytest.mark.parametrize("bundled", [False, True], ids=["merging", "sessions"])
 """What both keepers must do alike is shown with both."""
-
-
-@KINDS
-def test_records_exactly_a_gap_apart_are_one_session(bundled: bool) -> None:
-    lab = Lab(plan(FIVE, SUMS, BOUNDS), bundled)
-    lab.send((("a", 1), 0), (("a", 2), 5), (("a", 4), 11))
-    assert lab.end().taken_timed() == [((0, 10, ("a", 3)), 9), ((11, 16, ("a", 4)), 15)]
-
-
-@KINDS
-def test_a_record_between_two_sessions_makes_one_of_them(bundled: bool) -> None:
-    for contents in (SUMS, LISTED, Aggregated(CollectingAggregate())):
-        lab = Lab(plan(FIVE, contents, BOUNDS), bundled)
-        lab.send((("a", 1), 0), (("b", 9), 3), (("a", 2), 8))
-        lab.send((("a", 4), 4))
-        lab.watermark(7)
-        assert [result[:2] for result in lab.taken()] == [(3, 8)]
-        ((start, end, *held),) = lab.end().taken()
-        held = held[0] if isinstance(held[0], list) else held
-        assert (start, end, sum(number for _, number in held)) == (0, 13, 7)
-        assert lab.kept() == []
 
 
 def test_a_trigger_counts_on_over_the_windows_that_become_one() -> None:
@@ -85,26 +62,6 @@ def test_a_reduce_that_returns_nothing_for_two_sessions_is_refused(bundled: bool
 
 
 @KINDS
-def test_a_session_that_grows_fires_at_its_new_end_only(bundled: bool) -> None:
-    lab = Lab(plan(FIVE, SUMS), bundled)
-    lab.send((("a", 1), 0))
-    lab.watermark(3)
-    lab.send((("a", 1), 4))
-    lab.watermark(7)
-    assert lab.taken() == []
-    lab.watermark(8)
-    assert lab.taken_timed() == [(("a", 2), 8)]
-
-
-@KINDS
-def test_each_record_may_have_a_gap_of_its_own(bundled: bool) -> None:
-    dynamic = EventTimeSessionWindows.with_dynamic_gap(lambda record: record[1])
-    lab = Lab(plan(dynamic, LISTED, BOUNDS), bundled)
-    lab.send((("a", 20), 0), (("a", 1), 5), (("a", 3), 30), (("a", 2), 32), (("a", 2), 40))
-    assert [result[:2] for result in lab.end().taken()] == [(0, 20), (30, 34), (40, 42)]
-
-
-@KINDS
 def test_a_late_record_may_still_widen_a_session_that_is_open(bundled: bool) -> None:
     lab = Lab(plan(FIVE, SUMS, BOUNDS, late_tag="late"), bundled)
     lab.send((("a", 1), 10))
@@ -142,41 +99,6 @@ def test_sessions_go_by_the_clock_too() -> None:
     lab.send_untimed(("a", 4))
     lab.clock(25)
     assert lab.taken() == [(0, 8, ("a", 3)), (20, 25, ("a", 4))]
-    assert lab.kept() == []
-
-
-@KINDS
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("ab"), st.integers(-20, 40), st.integers(1, 6)), max_size=25
-    ),
-    st.sampled_from([SUMS, LISTED, Aggregated(CollectingAggregate())]),
-)
-def test_sessions_are_the_stretches_that_the_gaps_cover(
-    bundled: bool, records: list[tuple[str, int, int]], contents: Any
-) -> None:
-    """Against a model: sort the spans of a key, and join those that overlap or touch."""
-    spans = defaultdict(list)
-    for key, at, gap in records:
-        spans[key].append((at, at + gap))
-    expected = []
-    for key, of_key in spans.items():
-        sessions: list[list[int]] = []
-        for start, end in sorted(of_key):
-            if sessions and start <= sessions[-1][1]:
-                sessions[-1][1] = max(sessions[-1][1], end)
-                sessions[-1][2] += end - start
-            else:
-                sessions.append([start, end, end - start])
-        expected += [(start, end, key, total) for start, end, total in sessions]
-    dynamic = EventTimeSessionWindows.with_dynamic_gap(lambda record: record[1])
-    lab = Lab(plan(dynamic, contents, BOUNDS), bundled)
-    lab.send(*[((key, gap), at) for key, at, gap in records])
-    found = []
-    for start, end, *held in lab.end().taken():
-        held = held[0] if isinstance(held[0], list) else held
-        found.append((start, end, held[0][0], sum(gap for _, gap in held)))
-    assert sorted(found) == sorted(expected)
     assert lab.kept() == []
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headgate.base.elements import StreamStatus, Watermark
+from headgate.base.elements import Watermark
 from headgate.base.errors import UserFunctionFailed
 from headgate.core.window.general import GeneralKeeper, MergingKeeper
 from headgate.core.window.operator import WindowOperator
@@ -110,12 +110,6 @@ def test_results_go_out_before_the_watermark_that_fired_them() -> None:
     lab.output.emit_watermark = order.append  # type: ignore[method-assign]
     lab.watermark(9)
     assert [getattr(element, "records", element) for element in order] == [[("a", 1)], Watermark(9)]
-
-
-def test_a_status_passes_through() -> None:
-    lab = Lab(plan(TEN, SUMS))
-    lab.operator.status_changed(StreamStatus(False))
-    assert lab.output.elements == [StreamStatus(False)]
 
 
 def test_an_error_of_the_key_selector_says_so() -> None:

@@ -32,10 +32,3 @@ def test_a_plan_does_the_same_after_pickling() -> None:
         assert first == second
         results.append(len(first))
     assert all(results)
-
-
-def test_what_is_not_said_has_a_default() -> None:
-    window_plan = plan(TumblingEventTimeWindows(10), SUMS)
-    assert (window_plan.function, window_plan.evictor) == (None, None)
-    assert (window_plan.lateness_ms, window_plan.late_tag) == (0, None)
-    assert window_plan.batch is False
