@@ -1,7 +1,7 @@
 """The savepoints that people want of a run, and how one of them stops the job.
 
 The coordinator of checkpoints takes them and tells here what becomes of them; the tasks only carry
-out what follows from it (``core.task.ending``): the barrier of a savepoint that stops the job holds
+out what follows from it (``task.life_cycle``): the barrier of a savepoint that stops the job holds
 them, its completion ends them, and if it is given up they go on. Law: savepoints are begun in the
 order in which they were wanted, and each that waits is begun or refused, once. From the beginning
 of one that stops the job nothing else is begun, unless it is given up. It stops the job when it is

@@ -8,7 +8,6 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import TaskCancelled
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import OperatorSnapshot
-from headgate.core.checkpoint.snapshot import CheckpointPlan
 from headgate.core.task.task import StepResult
 from headgate.functions.context import SnapshotMoment
 from tests.core.task.kit import Lab, Shelf, abort, live, step_until, trigger
@@ -82,8 +81,3 @@ def test_a_task_that_fails_does_not_wait_for_the_storage() -> None:
         assert kept[0].closed == 1
         shelf.last.done()
         assert kept[0].closed == 1
-
-
-def test_checkpoints_are_taken_by_the_clock_unless_it_is_said() -> None:
-    plan = Shelf().plan()
-    assert CheckpointPlan(plan.policy, plan.start_writing).enabled

@@ -15,7 +15,7 @@ from headgate.core.checkpoint.inputs import CheckpointedInputs
 from headgate.core.ingress.deserializer import DeserializationResult
 from headgate.core.ingress.gate import Gate
 from headgate.core.operators.basic import MapOperator
-from headgate.core.task import ending
+from headgate.core.task import task as task_module
 from headgate.core.task.task import StepResult, Task
 from headgate.functions.context import SnapshotMoment
 from tests.core.task.kit import (
@@ -143,42 +143,6 @@ def test_a_source_is_triggered_and_its_barrier_follows_what_it_had_sent() -> Non
         lab.timers.pass_ms(7)
         assert live(task) is None
         reader.close()
-
-
-def test_a_channel_that_has_delivered_waits_for_the_others() -> None:
-    with Lab() as lab:
-        desk = Desk(lab)
-        desk.ups[0].emit_all([1])
-        desk.ups[0].send_barrier(BARRIER)
-        desk.ups[0].emit_all([10])
-        desk.ups[1].emit_all([2])
-        desk.go_on()
-        assert sorted(desk.log) == [1, 2]
-        lab.timers.pass_ms(30)
-        desk.ups[1].send_barrier(BARRIER)
-        desk.ups[1].emit_all([20])
-        desk.go_on()
-        assert desk.log[2] == "snapshot 1"
-        assert sorted(desk.log[3:]) == [10, 20]
-        shelved = desk.shelf.last
-        assert shelved.snapshot.operators[0].taken.plain == b"3"
-        assert (shelved.in_flight, shelved.align_ms) == ([], 30)
-        sent = desk.read()
-        assert sent.index("before") == 2 and sent[3] == BARRIER
-        desk.end()
-
-
-def test_at_least_once_nobody_waits_and_records_may_count_twice() -> None:
-    with Lab() as lab:
-        desk = Desk(lab, exactly_once=False)
-        desk.ups[0].send_barrier(BARRIER)
-        desk.ups[0].emit_all([10])
-        desk.go_on()
-        assert desk.log == [10]
-        desk.ups[1].send_barrier(BARRIER)
-        desk.go_on()
-        assert desk.shelf.last.snapshot.operators[0].taken.plain == b"10"
-        desk.end()
 
 
 def test_an_unaligned_barrier_takes_what_is_before_it_along() -> None:
@@ -409,25 +373,13 @@ def test_a_cancel_marker_is_sent_on_and_not_declined_once_more() -> None:
         desk.end()
 
 
-def test_a_newer_checkpoint_ends_the_one_that_it_passes() -> None:
-    with Lab() as lab:
-        desk = Desk(lab)
-        desk.ups[0].send_barrier(BARRIER)
-        desk.ups[1].send_barrier(CheckpointBarrier(2, WALL_MS))
-        desk.go_on()
-        assert lab.declined == [(1, "checkpoint 2 came before it has ended", True)]
-        desk.ups[0].send_barrier(CheckpointBarrier(2, WALL_MS))
-        desk.go_on()
-        assert desk.shelf.ids == [2]
-        assert desk.read() == [CancelMarker(1), "before", CheckpointBarrier(2, WALL_MS)]
-        desk.end()
-
-
 @pytest.mark.parametrize("when", ["at once", "later"])
 def test_more_in_flight_than_the_limit_is_declined(
     monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    monkeypatch.setattr(ending, "CheckpointedInputs", partial(CheckpointedInputs, limit_bytes=60))
+    monkeypatch.setattr(
+        task_module, "CheckpointedInputs", partial(CheckpointedInputs, limit_bytes=60)
+    )
     with Lab() as lab:
         desk = Desk(lab, timeout_ms=0)
         many = Bundle(["r" * 70])
@@ -452,29 +404,6 @@ def test_more_in_flight_than_the_limit_is_declined(
 
 
 # Inputs that end.
-
-
-def test_a_channel_that_has_ended_is_awaited_by_none() -> None:
-    with Lab() as lab:
-        desk = Desk(lab)
-        desk.ups[0].finish()
-        desk.ups[1].emit_all([2])
-        desk.ups[1].send_barrier(BARRIER)
-        desk.go_on()
-        assert desk.log == [2, "snapshot 1"]
-        desk.end()
-
-
-def test_a_channel_that_ends_while_it_is_awaited_completes_the_checkpoint() -> None:
-    with Lab() as lab:
-        desk = Desk(lab)
-        desk.ups[0].send_barrier(BARRIER)
-        desk.go_on()
-        desk.ups[1].emit_all([2])
-        desk.ups[1].finish()
-        desk.go_on()
-        assert desk.log == [2, "snapshot 1"]
-        desk.end()
 
 
 def test_who_is_triggered_takes_it_when_all_its_producers_have_ended() -> None:

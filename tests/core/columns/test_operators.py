@@ -70,17 +70,6 @@ def test_rows_become_records_in_pieces_with_the_times_of_a_column() -> None:
     assert output.bundles[1].timestamps == list(range(PIECE_ROWS - 1, rows - 1))
 
 
-def test_without_a_column_of_time_records_have_none() -> None:
-    operator, output = opened(RecordsOperator(RowMaker))
-    batch = pa.record_batch({"n": [1, 2]})
-    operator.process(Bundle([batch, pa.record_batch({"m": ["x"]})], [5, None]), 0)
-    operator.process(Bundle([batch]), 0)
-    assert [bundle.timestamps for bundle in output.bundles] == [None, None, None]
-    assert output.bundles[1].records[0].m == "x", "another schema has other names"
-    with pytest.raises(BatchUnfit, match="a int came, and an Arrow batch was expected"):
-        operator.process(Bundle([3]), 0)
-
-
 class Later:
     """The clock of a test."""
 

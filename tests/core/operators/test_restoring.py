@@ -19,7 +19,7 @@ from headgate.core.chain.user_function import StatefulOperator
 from headgate.core.chain.watermarks import TimePlan, silent
 from headgate.core.columns.operators import (
     BatchesOperator,
-    HoldingOperator,
+    BufferingOperator,
     PartialsOperator,
     RecordsOperator,
 )
@@ -368,7 +368,7 @@ ELSEWHERE = {
 
 BASES = {
     FunctionOperator,
-    HoldingOperator,
+    BufferingOperator,
     PolledOperator,
     StatefulOperator,
     TwoInputOperator,

@@ -6,15 +6,6 @@ from hypothesis import strategies as st
 from headgate.core.task.mailbox import NORMAL, URGENT, Lap, Mailbox, MailboxLoop
 
 
-def test_mails_run_by_priority_then_in_the_order_they_came() -> None:
-    mailbox, done = Mailbox(), []
-    mailbox.put("a", lambda: done.append("a"))
-    mailbox.put("b", lambda: done.append("b"))
-    mailbox.put("now", lambda: done.append("now"), URGENT)
-    assert mailbox.run() == 3
-    assert done == ["now", "a", "b"]
-
-
 def test_who_puts_a_mail_wakes_the_task() -> None:
     calls = []
     mailbox = Mailbox(lambda: calls.append(1))

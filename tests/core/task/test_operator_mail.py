@@ -56,16 +56,16 @@ def test_what_a_mail_sends_leaves_with_it() -> None:
 def test_held_mails_run_afterwards_in_their_order() -> None:
     with Lab() as lab:
         post = Post(lab)
-        post.mail.hold()
+        post.mail.suspend()
         post.ask("a")
         lab.timers.pass_ms(5)
         post.ask("b")
         lab.timers.pass_ms(5)
         post.mailbox.run()
         assert post.ran == []
-        post.mail.hold()
+        post.mail.suspend()
         post.mailbox.run()
-        post.mail.release()
+        post.mail.resume()
         post.mailbox.run()
         assert post.ran == ["a", "b"]
         post.ask("c")
@@ -78,12 +78,12 @@ def test_held_mails_run_afterwards_in_their_order() -> None:
 def test_dropped_mails_never_run() -> None:
     with Lab() as lab:
         post = Post(lab)
-        post.mail.hold()
+        post.mail.suspend()
         post.ask("a")
         lab.timers.pass_ms(5)
         post.mailbox.run()
         post.mail.drop()
-        post.mail.release()
+        post.mail.resume()
         post.ask("b")
         lab.timers.pass_ms(5)
         post.mailbox.run()

@@ -30,10 +30,3 @@ def test_the_times_add_up_to_the_time_since_the_start(
     assert spent.backpressured_ms == spent.soft_backpressured_ms + spent.hard_backpressured_ms
     assert spent.idle_ms == expected[TaskActivity.IDLE]
     assert spent.busy_ms + spent.backpressured_ms + spent.idle_ms == pytest.approx(now - 100)
-
-
-def test_to_ask_changes_nothing() -> None:
-    times = TaskTimes(0)
-    times.turn_to(TaskActivity.BUSY, 10)
-    assert times.spent(30) == times.spent(30)
-    assert times.spent(30).busy_ms == 20

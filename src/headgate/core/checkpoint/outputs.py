@@ -58,7 +58,7 @@ class OutputBarriers:
         if self._at_ms(waiting) is None:
             return [Sent(barrier.checkpoint)]  # it will never overtake: nobody need wait
         self._waiting[barrier.checkpoint] = waiting
-        return self._look(waiting, now_ms)
+        return self._overtake_if_due(waiting, now_ms)
 
     def left(self, subpartition: int, checkpoint: int) -> list[Effect]:
         """A reader has taken the barrier, or will never take it because it has gone."""
@@ -97,10 +97,10 @@ class OutputBarriers:
         return [
             effect
             for waiting in list(self._waiting.values())
-            for effect in self._look(waiting, now_ms)
+            for effect in self._overtake_if_due(waiting, now_ms)
         ]
 
-    def _look(self, waiting: _Waiting, now_ms: float) -> list[Effect]:
+    def _overtake_if_due(self, waiting: _Waiting, now_ms: float) -> list[Effect]:
         at_ms = self._at_ms(waiting)
         if at_ms is not None and at_ms <= now_ms:
             return self._turn(waiting)

@@ -61,7 +61,7 @@ class StopListener(Protocol):
     def drain(self) -> None:
         """Event time ends with this barrier: finish the operators."""
 
-    def hold(self, barrier: CheckpointBarrier) -> None:
+    def suspend(self, barrier: CheckpointBarrier) -> None:
         """The job ends with this savepoint, if it is complete: do nothing until that is known."""
 
     def completed(self, checkpoint: int) -> None:
@@ -134,7 +134,7 @@ class TaskCheckpoints:
         self._taken: dict[int, _TakenSnapshot] = {}
         self._timer_ms: float | None = None
         incoming.listener = self
-        outgoing.on_sent = lambda checkpoint: self._mail("barrier sent", self._look_at, checkpoint)
+        outgoing.on_sent = partial(self._mail, "barrier sent", self._complete_if_ready)
 
     @property
     def committed_ms(self) -> float:
@@ -199,7 +199,7 @@ class TaskCheckpoints:
         self.has_finished = True
         self._out.ended()
         for checkpoint in list(self._taken):
-            self._look_at(checkpoint)
+            self._complete_if_ready(checkpoint)
 
     def close(self) -> None:
         """The task ends: give up what is not written, close all snapshots. Idempotent."""
@@ -251,7 +251,7 @@ class TaskCheckpoints:
         now_ms = self._clock.wall_ms()
         self._out.tick(now_ms)
         for checkpoint in list(self._taken):
-            self._look_at(checkpoint)
+            self._complete_if_ready(checkpoint)
         self._carry_out(self._handler.tick(now_ms))
 
     # What follows.
@@ -300,7 +300,7 @@ class TaskCheckpoints:
         if operators is None:
             self._out.cancel(checkpoint)
             if drains:
-                self.listener.hold(barrier)  # finished operators get no more input
+                self.listener.suspend(barrier)  # finished operators get no more input
             return
         self._out.send(barrier, self._clock.wall_ms())
         named = tuple(
@@ -316,7 +316,7 @@ class TaskCheckpoints:
         if barrier.unaligned and not self._in.cut(checkpoint, recorded):
             batch.failed[checkpoint] = _TOO_MUCH
         if stops:
-            self.listener.hold(barrier)
+            self.listener.suspend(barrier)
 
     def _snapshot(
         self, barrier: CheckpointBarrier, batch: _Batch
@@ -360,9 +360,9 @@ class TaskCheckpoints:
         if taken.arrived is None:
             batch.failed[checkpoint] = _TOO_MUCH
         else:
-            self._look_at(checkpoint)
+            self._complete_if_ready(checkpoint)
 
-    def _look_at(self, checkpoint: int) -> None:
+    def _complete_if_ready(self, checkpoint: int) -> None:
         """Whether a snapshot has all that belongs to it."""
         taken = self._taken.get(checkpoint)
         if taken is None or taken.ended or taken.arrived is None:

@@ -94,7 +94,7 @@ class FittingBatches:
             yield made
 
 
-class HoldingOperator(Operator):
+class BufferingOperator(Operator):
     """Base of operators that buffer something for a while; ``flush`` sends it.
 
     Law: nothing is held across a watermark, a barrier or the end, nor longer than the buffer
@@ -106,14 +106,14 @@ class HoldingOperator(Operator):
         self._is_timed = self._over = False
 
     def process(self, bundle: Bundle, number: int) -> None:
-        self.hold(bundle)
+        self.add(bundle)
         if self._timeout_ms == 0:
             self.flush()
         elif self._timeout_ms > 0 and not self._is_timed:
             self._is_timed = True
             self.context.later(self._timeout_ms, self._tick)
 
-    def hold(self, bundle: Bundle) -> None:
+    def add(self, bundle: Bundle) -> None:
         """Take a bundle in; what is enough may leave."""
         raise NotImplementedError
 
@@ -144,7 +144,7 @@ class HoldingOperator(Operator):
             self.flush()
 
 
-class BatchesOperator(HoldingOperator):
+class BatchesOperator(BufferingOperator):
     """Collects records into batches of so many rows; ``make`` gives a batch for a list of them.
 
     Their times are lost, as a batch has one: whoever needs them takes a column.
@@ -167,7 +167,7 @@ class BatchesOperator(HoldingOperator):
         self._batch = self._make(context.operator)
         self._streak = None if self.failures is None else self.failures.streak()
 
-    def hold(self, bundle: Bundle) -> None:
+    def add(self, bundle: Bundle) -> None:
         self._records.extend(bundle.records)
         while len(self._records) >= self._rows:
             self._send(self._rows)
@@ -203,7 +203,7 @@ class BatchesOperator(HoldingOperator):
         return found
 
 
-class PartialsOperator(HoldingOperator):
+class PartialsOperator(BufferingOperator):
     """Folds batches to partial rows, and those of several batches once more, before they travel.
 
     What has to be merged in Python after the exchange is then a row for each key and timeout, not
@@ -216,7 +216,7 @@ class PartialsOperator(HoldingOperator):
         self._held: list[pa.RecordBatch] = []
         self._rows = 0
 
-    def hold(self, bundle: Bundle) -> None:
+    def add(self, bundle: Bundle) -> None:
         for batch in bundle.records:
             if not _has_rows(batch):
                 continue

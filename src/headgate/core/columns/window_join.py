@@ -273,12 +273,12 @@ class SlicedJoin:
         for groups, fired_ms in self._rows.portions(slices, watermark_ms):
             after_ms = before_ms if touched is not None else fired_ms
             read = {slice_ms: self._rows.read(slice_ms, groups) for slice_ms in slices}
-            meeting = Meeting(self._sides, size_ms, self._fire)
+            joined_windows = JoinedWindows(self._sides, size_ms, self._fire)
             for start, held in windows:
                 if start + size_ms - 1 > after_ms:
                     sides = [[b for at in held for b in read[at][side]] for side in (0, 1)]
-                    meeting.add(start, sides, None if touched is None else touched[start])
-            meeting.fire()
+                    joined_windows.add(start, sides, None if touched is None else touched[start])
+            joined_windows.fire()
 
 
 def _by_number(numbers: Numbers) -> Iterable[tuple[int, Numbers | None]]:
@@ -292,8 +292,8 @@ def _by_number(numbers: Numbers) -> Iterable[tuple[int, Numbers | None]]:
     return zip(found[begins].tolist(), np.split(order, begins[1:]), strict=True)
 
 
-class Meeting:
-    """Rows of several windows that meet at once; those of one window only meet each other."""
+class JoinedWindows:
+    """Joins the rows of several windows at once; rows of different windows are never joined."""
 
     def __init__(self, sides: Sequence[JoinSide], size_ms: int, fire: Fire) -> None:
         self._sides = sides
@@ -320,13 +320,13 @@ class Meeting:
             self.fire()
 
     def fire(self) -> None:
-        """Let them meet."""
+        """Join what was added."""
         if not self._starts:
             return
         tables = [self._table(side) for side in (0, 1)]
         left, right = tables
         if left is not None and right is not None:
-            self._meet(left, right)
+            self._join(left, right)
         self._clear()
 
     def _table(self, side: int) -> pa.RecordBatch | None:
@@ -336,7 +336,7 @@ class Meeting:
         schema = self._sides[side].schema
         return None if schema is None else pa.RecordBatch.from_pylist([], schema)
 
-    def _meet(self, left: pa.RecordBatch, right: pa.RecordBatch) -> None:
+    def _join(self, left: pa.RecordBatch, right: pa.RecordBatch) -> None:
         windows = [
             np.concatenate(numbers) if numbers else np.empty(0, dtype=np.int64)
             for numbers in self._windows
@@ -414,16 +414,16 @@ class SessionJoin:
     def take(self, side: int, batch: pa.RecordBatch, times: Numbers, watermark_ms: int) -> None:
         fired_ms = self._rows.fired_ms(side, batch, watermark_ms)
         if (times + self._gap_ms - 1 <= fired_ms).any():
-            self._look(watermark_ms, watermark_ms, (side, batch))
+            self._find_sessions(watermark_ms, watermark_ms, (side, batch))
         else:
             self._rows.add(side, WHOLE, batch)
             self._due_ms = min(self._due_ms, int(times.min()) + self._gap_ms - 1)
 
     def advance(self, before_ms: int, watermark_ms: int) -> None:
         if watermark_ms >= self._due_ms:
-            self._look(before_ms, watermark_ms, None)
+            self._find_sessions(before_ms, watermark_ms, None)
 
-    def _look(
+    def _find_sessions(
         self, before_ms: int, watermark_ms: int, new: tuple[int, pa.RecordBatch] | None
     ) -> None:
         """Find the sessions among all rows; ``new`` ones count as having come just now."""
@@ -434,10 +434,10 @@ class SessionJoin:
             if new is not None and groups is not None:
                 is_here = np.isin(self._rows.groups_of(*new), groups)
                 some = (new[0], new[1].filter(pa.array(is_here)))
-            dues.append(self._look_at(groups, fired_ms, max(fired_ms, watermark_ms), some))
+            dues.append(self._fire_portion(groups, fired_ms, max(fired_ms, watermark_ms), some))
         self._due_ms = min(dues, default=_NEVER)
 
-    def _look_at(
+    def _fire_portion(
         self,
         groups: Sequence[int] | None,
         fired_ms: int,

@@ -177,7 +177,7 @@ class BufferSizes:
         self._with_data_ms, self._runnable_ms = with_data_ms, runnable_ms
         for source, debloater in self._inputs:
             debloater.started(self._totals_of(source))
-        self._later(self._period_ms, self._look)
+        self._later(self._period_ms, self._adjust)
 
     @property
     def buffer_size(self) -> int:
@@ -193,7 +193,7 @@ class BufferSizes:
         """The task ends. Idempotent."""
         self._closed = True
 
-    def _look(self) -> None:
+    def _adjust(self) -> None:
         if self._closed:
             return
         self._time.passed(self._with_data_ms(), self._runnable_ms())
@@ -202,7 +202,7 @@ class BufferSizes:
                 size = debloater.looked(self._totals_of(source), source.gate.waiting())
                 if size is not None:
                     source.gate.resize(size)
-        self._later(self._period_ms, self._look)
+        self._later(self._period_ms, self._adjust)
 
     def _totals_of(self, source: NetworkInput) -> InputTotals:
         consumed_bytes, buffers = source.consumed()

@@ -165,10 +165,10 @@ class TaskEnding:
     def drain(self) -> None:
         self._finish(() if self._input is None else self._input.open_inputs)
 
-    def hold(self, barrier: CheckpointBarrier) -> None:
+    def suspend(self, barrier: CheckpointBarrier) -> None:
         self._stops_with = barrier
         self._move(CourseChange.BARRIER)
-        self._mail.hold()
+        self._mail.suspend()
 
     def completed(self, checkpoint: int) -> None:
         if self._stops_with is not None and self._stops_with.checkpoint == checkpoint:
@@ -182,7 +182,7 @@ class TaskEnding:
         if stop is not None and stop.checkpoint == checkpoint and stop.stop is not Stop.DRAIN:
             self._stops_with = None  # a drained task cannot go on: the run fails
             self._move(CourseChange.ABORTED)
-            self._mail.release()
+            self._mail.resume()
 
     def _finish(self, open_inputs: Sequence[int]) -> None:
         with self._loan:

@@ -1,7 +1,8 @@
 """What operators ask their task for: a call after a while, asynchronous calls, a wait.
 
 Whatever comes of it runs as a mail on the task's thread, and what it sends leaves with it. Law:
-while mails are held none runs, and those that came run afterwards, in order; dropped ones never do.
+while mails are kept back none runs, and those that came run afterwards, in order; dropped ones
+never do.
 """
 
 from collections.abc import Callable
@@ -33,7 +34,7 @@ class OperatorMail:
         self._mailbox = mailbox
         self._start_calls = start_calls
         self._wait = wait
-        self._held: list[Callable[[], None]] | None = None
+        self._kept: list[Callable[[], None]] | None = None
         self._dropped = False
 
     def later(self, operator: str, delay_ms: float, action: Callable[[], None]) -> None:
@@ -74,27 +75,27 @@ class OperatorMail:
         self._wait(ready)
         self._loan.lend()
 
-    def hold(self) -> None:
-        """Run none for a while."""
-        if self._held is None:
-            self._held = []
+    def suspend(self) -> None:
+        """Keep mails back until ``resume``."""
+        if self._kept is None:
+            self._kept = []
 
-    def release(self) -> None:
-        """Run those that were held, and go on."""
-        held, self._held = self._held or [], None
-        for mail in held:
-            self._mailbox.put("held mail", mail, NORMAL)
+    def resume(self) -> None:
+        """Run the mails that were kept back, and go on."""
+        kept, self._kept = self._kept or [], None
+        for mail in kept:
+            self._mailbox.put("kept mail", mail, NORMAL)
 
     def drop(self) -> None:
         """The operators have finished: run no more mails of theirs."""
         self._dropped = True
-        self._held = None
+        self._kept = None
 
     def _run(self, operator: str, action: Callable[[], None], doing: str) -> None:
         if self._dropped:
             return
-        if self._held is not None:
-            self._held.append(partial(self._run, operator, action, doing))
+        if self._kept is not None:
+            self._kept.append(partial(self._run, operator, action, doing))
             return
         with self._loan:
             run_user_code(operator, action, doing)

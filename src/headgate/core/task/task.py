@@ -193,7 +193,7 @@ class Task:
         if self.lifecycle.state is TaskState.CREATED:
             self._start()
         if self._loop.suspended:
-            self._look_again()
+            self._resume_if_possible()
         match self._loop.lap():
             case Lap.WORKED:
                 return StepResult.MORE
@@ -386,7 +386,7 @@ class Task:
     def _held_up_ms(self) -> float:
         return self._times.spent(self._clock.now_ms()).backpressured_ms
 
-    def _look_again(self) -> None:
+    def _resume_if_possible(self) -> None:
         if not self._is_reading:
             self._times.turn_to(TaskActivity.IDLE, self._clock.now_ms())
             if self._may_end():

@@ -97,7 +97,7 @@ class SessionKeeper:
             time_ms, _, key = heapq.heappop(notes)
             if self._noted.get(key) == time_ms:
                 del self._noted[key]
-                self._look_at(key, time_ms)
+                self._fire_over(key, time_ms)
 
     def fire(self, time_ms: int, domain: TimeDomain) -> None:
         raise AssertionError("sessions that are gathered have no timers")
@@ -146,7 +146,7 @@ class SessionKeeper:
         others = [other for other in sessions or () if other[END] < start or end < other[START]]
         self._sessions[key] = [*others, [start, end, self._fold.step(value, record)]]
 
-    def _look_at(self, key: Key, time_ms: int) -> None:
+    def _fire_over(self, key: Key, time_ms: int) -> None:
         """A note was due: send what is over, and write a new note for what is not."""
         sessions = self._sessions[key]
         if len(sessions) == 1 and sessions[0][END] - 1 > time_ms:  # it has grown

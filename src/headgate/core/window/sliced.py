@@ -305,9 +305,9 @@ class ClockKeeper(SlicedKeeper):
         if self._due and (self._awaited_ms is None or self._due[0][0] < self._awaited_ms):
             self._awaited_ms = self._due[0][0]
             delay_ms = max(0, self._awaited_ms + 1 - self._context.now_ms())
-            self._context.later(delay_ms, partial(self._look, self._awaited_ms))
+            self._context.later(delay_ms, partial(self._fire_over, self._awaited_ms))
 
-    def _look(self, awaited_ms: int) -> None:
+    def _fire_over(self, awaited_ms: int) -> None:
         """Fire what is over; called as a mail, perhaps a little early."""
         if self._closed or awaited_ms != self._awaited_ms:
             return
