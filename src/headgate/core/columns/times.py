@@ -84,13 +84,19 @@ def session_numbers(codes: Numbers, times: Numbers, gap_ms: int) -> Numbers:
 
     ``codes`` says which rows have equal keys. A session of the whole stream may consist of several.
     """
+    order, begins = session_begins(codes, times, gap_ms)
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = begins.cumsum() - 1
+    return numbers
+
+
+def session_begins(codes: Numbers, times: Numbers, gap_ms: int) -> tuple[Numbers, Numbers]:
+    """The places of rows by key and time, and for each of them whether a session begins there."""
     order = np.lexsort((times, codes))
     codes, times = codes[order], times[order]
-    begins = np.ones(len(order), dtype=np.int64)
+    begins = np.ones(len(order), dtype=bool)
     begins[1:] = (codes[1:] != codes[:-1]) | (times[1:] - times[:-1] > gap_ms)
-    numbers = np.empty(len(order), dtype=np.int64)
-    numbers[order] = begins.cumsum()
-    return numbers
+    return order, begins
 
 
 class PartialSessions(SessionWindows[Record]):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import gcd
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from headgate.core.columns.batches import batch_in
 from headgate.core.columns.joined_columns import JoinedColumns, MatchedRows, dense, key_numbers
 from headgate.core.columns.keys import Numbers, key_column
 from headgate.core.columns.operators import FittingBatches
-from headgate.core.columns.times import EventTime, slice_starts
+from headgate.core.columns.times import EventTime, session_begins, slice_starts
 from headgate.core.columns.window_rows import MEMORY_BYTES, WindowRows, joined
 from headgate.functions.context import SnapshotMoment, TimeDomain
 
@@ -83,14 +83,30 @@ Late = Callable[[int, pa.RecordBatch, int], None]
 """A side, its rows that came too late, and by how many milliseconds the latest of them."""
 
 
-class JoinKeeper(Protocol):
+class JoinKeeper:
     """Holds rows until their windows fire. Watermarks only rise."""
+
+    def __init__(
+        self,
+        windows: JoinWindows,
+        rows: WindowRows,
+        sides: Sequence[JoinSide],
+        fire: Fire,
+        late: Late,
+    ) -> None:
+        self._windows = windows
+        self._rows = rows
+        self._sides = sides
+        self._fire = fire
+        self._late = late
 
     def take(self, side: int, batch: pa.RecordBatch, times: Numbers, watermark_ms: int) -> None:
         """Rows of one side have come."""
+        raise NotImplementedError
 
     def advance(self, before_ms: int, watermark_ms: int) -> None:
         """Event time has moved on: let windows fire, and forget what is over."""
+        raise NotImplementedError
 
 
 class WindowJoinOperator(StatefulOperator):
@@ -114,8 +130,10 @@ class WindowJoinOperator(StatefulOperator):
         schemas = [side.schema for side in self._sides]
         self._rows = WindowRows(self._columns.keys, schemas)
         self._rows.open(keyed, context.task, self._windows.slices)
-        make: Callable[..., JoinKeeper] = SessionJoin if self._windows.gap_ms else SlicedJoin
-        self._keeper = make(self._windows, self._rows, self._sides, self._fire, self._late)
+        make = SessionJoin if self._windows.gap_ms else SlicedJoin
+        self._keeper: JoinKeeper = make(
+            self._windows, self._rows, self._sides, self._fire, self._late
+        )
         self._batches = FittingBatches(context, self.failures)
         self.late = LateDrops(context)
 
@@ -178,22 +196,8 @@ Window = tuple[int, list[int]]
 """Its start, and its slices that hold rows."""
 
 
-class SlicedJoin:
+class SlicedJoin(JoinKeeper):
     """Tumbling and sliding windows: each consists of slices, which several windows may share."""
-
-    def __init__(
-        self,
-        windows: JoinWindows,
-        rows: WindowRows,
-        sides: Sequence[JoinSide],
-        fire: Fire,
-        late: Late,
-    ) -> None:
-        self._windows = windows
-        self._rows = rows
-        self._sides = sides
-        self._fire = fire
-        self._late = late
 
     def take(self, side: int, batch: pa.RecordBatch, times: Numbers, watermark_ms: int) -> None:
         fired_ms = self._rows.fired_ms(side, batch, watermark_ms)
@@ -323,18 +327,10 @@ class JoinedWindows:
         """Join what was added."""
         if not self._starts:
             return
-        tables = [self._table(side) for side in (0, 1)]
-        left, right = tables
+        left, right = map(_table, self._batches, self._sides)
         if left is not None and right is not None:
             self._join(left, right)
         self._clear()
-
-    def _table(self, side: int) -> pa.RecordBatch | None:
-        """None: a side without rows whose columns nobody knows; nothing can meet."""
-        if self._batches[side]:
-            return joined(self._batches[side])
-        schema = self._sides[side].schema
-        return None if schema is None else pa.RecordBatch.from_pylist([], schema)
 
     def _join(self, left: pa.RecordBatch, right: pa.RecordBatch) -> None:
         windows = [
@@ -375,6 +371,14 @@ class JoinedWindows:
         self._bytes = 0
 
 
+def _table(batches: Sequence[pa.RecordBatch], side: JoinSide) -> pa.RecordBatch | None:
+    """Batches as one; None: a side without rows whose columns nobody knows, so that nothing can
+    be joined with it."""
+    if batches:
+        return joined(batches)
+    return None if side.schema is None else pa.RecordBatch.from_pylist([], side.schema)
+
+
 def _restricted(
     left: pa.RecordBatch, right: pa.RecordBatch, numbers: list[Numbers], windows: list[Numbers]
 ) -> tuple[pa.RecordBatch, pa.RecordBatch, list[Numbers], list[Numbers]]:
@@ -391,7 +395,7 @@ def _restricted(
     )
 
 
-class SessionJoin:
+class SessionJoin(JoinKeeper):
     """Sessions: rows of a key, of both sides, that are not further apart than the gap."""
 
     def __init__(
@@ -402,22 +406,17 @@ class SessionJoin:
         fire: Fire,
         late: Late,
     ) -> None:
-        self._gap_ms = windows.gap_ms
-        self._lateness_ms = windows.lateness_ms
-        self._rows = rows
-        self._sides = sides
-        self._fire = fire
-        self._late = late
+        super().__init__(windows, rows, sides, fire, late)
         self._due_ms = MIN_WATERMARK_MS
         """No session fires or is forgotten before."""
 
     def take(self, side: int, batch: pa.RecordBatch, times: Numbers, watermark_ms: int) -> None:
         fired_ms = self._rows.fired_ms(side, batch, watermark_ms)
-        if (times + self._gap_ms - 1 <= fired_ms).any():
+        if (times + self._windows.gap_ms - 1 <= fired_ms).any():
             self._find_sessions(watermark_ms, watermark_ms, (side, batch))
         else:
             self._rows.add(side, WHOLE, batch)
-            self._due_ms = min(self._due_ms, int(times.min()) + self._gap_ms - 1)
+            self._due_ms = min(self._due_ms, int(times.min()) + self._windows.gap_ms - 1)
 
     def advance(self, before_ms: int, watermark_ms: int) -> None:
         if watermark_ms >= self._due_ms:
@@ -450,17 +449,17 @@ class SessionJoin:
             sides[new[0]].append(new[1])
         if not (sides[0] or sides[1]):
             return _NEVER
-        found = Sessions(sides, self._sides, self._gap_ms)
+        found = Sessions(sides, self._sides, self._windows.gap_ms)
         has_new = np.zeros(len(found.due), dtype=bool)
         if new is not None:
             own = found.numbers[new[0]]
             has_new[own[len(own) - len(new[1]) :]] = True
-        is_over = found.due + self._lateness_ms <= watermark_ms
+        is_over = found.due + self._windows.lateness_ms <= watermark_ms
         is_late = is_over & has_new
         fires = (found.due <= watermark_ms) & ((found.due > fired_ms) | has_new) & ~is_late
         if is_late.any():  # all of its rows are new: what is over is not held
             assert new is not None
-            until_ms = int(found.due[is_late].min()) + self._lateness_ms
+            until_ms = int(found.due[is_late].min()) + self._windows.lateness_ms
             self._late(new[0], found.rows(new[0], is_late), how_late(watermark_ms, until_ms))
         if fires.any():
             self._fire_sessions(found, fires)
@@ -470,7 +469,7 @@ class SessionJoin:
                 kept = found.rows(side, ~is_over)
                 if kept is not None and len(kept):
                     self._rows.add(side, WHOLE, kept)
-        dues = np.where(found.due > watermark_ms, found.due, found.due + self._lateness_ms)
+        dues = np.where(found.due > watermark_ms, found.due, found.due + self._windows.lateness_ms)
         return int(dues[~is_over].min(initial=_NEVER))
 
     def _fire_sessions(self, found: "Sessions", fires: Numbers) -> None:
@@ -494,14 +493,7 @@ class Sessions:
         specs: Sequence[JoinSide],
         gap_ms: int,
     ) -> None:
-        self._batches = [
-            joined(batches)
-            if batches
-            else None
-            if spec.schema is None
-            else pa.RecordBatch.from_pylist([], spec.schema)
-            for batches, spec in zip(sides, specs, strict=True)
-        ]
+        self._batches = [_table(batches, spec) for batches, spec in zip(sides, specs, strict=True)]
         there = [
             (batch, spec)
             for batch, spec in zip(self._batches, specs, strict=True)
@@ -511,10 +503,8 @@ class Sessions:
             key_numbers([[key_column(batch, name) for name in spec.keys] for batch, spec in there])
         )
         times = np.concatenate([spec.time.of(batch) for batch, spec in there])
-        order = np.lexsort((times, codes))
-        codes, times = codes[order], times[order]
-        is_first = np.ones(len(order), dtype=bool)
-        is_first[1:] = (codes[1:] != codes[:-1]) | (times[1:] - times[:-1] > gap_ms)
+        order, is_first = session_begins(codes, times, gap_ms)
+        times = times[order]
         begins = np.flatnonzero(is_first)
         self.first = times[begins]
         """When each session begins."""

@@ -17,7 +17,7 @@ from headgate.core.state.cursor import Cursor, Namespace
 from headgate.core.state.snapshot import TTL
 from headgate.core.state.tables import Spaces
 from headgate.core.state.timers import TimerQueue
-from headgate.functions.state import ListState, MapState, ValueState
+from headgate.functions.state import ListState, MapState, State, ValueState
 
 Sieve: TypeAlias = Callable[[Record], Record]
 """Takes what a state holds at a key, answers with what is left of it; None: nothing."""
@@ -220,3 +220,14 @@ class Backends(Protocol):
 
     def keyed(self, operator: str, groups: range, max_parallelism: int) -> KeyedBackend:
         """For an operator (by uid) of a task that owns these key groups."""
+
+
+def state_of(backend: KeyedBackend, spec: StateSpec) -> State:
+    """The state of a backend that a spec describes."""
+    match spec.kind:
+        case "list":
+            return backend.list_state(spec)
+        case "map":
+            return backend.map_state(spec)
+        case _:
+            return backend.value_state(spec)

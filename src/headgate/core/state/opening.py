@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from headgate.base.elements import Record
 from headgate.base.values import own
-from headgate.core.state.backend import KeyedBackend, StateSpec
+from headgate.core.state.backend import KeyedBackend, StateSpec, state_of
 from headgate.core.state.equal_keys import NAN
 from headgate.core.state.migration import StateShapes, has_ttl, settle, state_form, types_of
 from headgate.core.state.snapshot import NONE
@@ -89,13 +89,7 @@ class StateOpener:
         config, backend = descriptor.ttl_config, self._backend
         if config is not None and has_ttl(descriptor):
             return with_ttl(backend, spec, config, self._now_ms)
-        match spec.kind:
-            case "list":
-                return backend.list_state(spec)
-            case "map":
-                return backend.map_state(spec)
-            case _:
-                return backend.value_state(spec)
+        return state_of(backend, spec)
 
 
 def _refuse_other(descriptor: StateDescriptor, first: StateDescriptor) -> None:

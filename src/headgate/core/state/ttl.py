@@ -9,9 +9,10 @@ configuration allows it.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from math import inf
+from typing import Any, TypeAlias
 
 from headgate.base.elements import Key, Record
-from headgate.core.state.backend import KeyedBackend, Sieve, StateSpec
+from headgate.core.state.backend import KeyedBackend, Sieve, StateSpec, state_of
 from headgate.core.state.cursor import Namespace
 from headgate.functions.state import (
     ListState,
@@ -211,6 +212,9 @@ class TtlMap(MapState[Record, Record]):
         return pair
 
 
+TtlState: TypeAlias = TtlValue | TtlList | TtlMap
+
+
 class Sweeper:
     """Goes round the entries of a state, a few at a time, and drops what has expired.
 
@@ -221,7 +225,7 @@ class Sweeper:
         self,
         backend: KeyedBackend,
         spec: StateSpec,
-        state: "TtlValue | TtlList | TtlMap",
+        state: TtlState,
         lifetime: Lifetime,
         size: int,
     ) -> None:
@@ -273,13 +277,8 @@ def with_ttl(
     strategies = config.cleanup_strategies
     sieve = (lambda: _sieve(spec.kind, lifetime)) if strategies.in_full_snapshot() else None
     spec = replace(spec, has_ttl=True, sieve=sieve)
-    state: TtlValue | TtlList | TtlMap
-    if spec.kind == "list":
-        state = TtlList(backend.list_state(spec), lifetime)
-    elif spec.kind == "map":
-        state = TtlMap(backend.map_state(spec), lifetime)
-    else:
-        state = TtlValue(backend.value_state(spec), lifetime)
+    kinds: dict[str, Callable[[Any, Lifetime], TtlState]] = {"list": TtlList, "map": TtlMap}
+    state = kinds.get(spec.kind, TtlValue)(state_of(backend, spec), lifetime)
     cleanup = strategies.get_incremental_cleanup_strategy()
     if cleanup is not None:
         sweeper = Sweeper(backend, spec, state, lifetime, cleanup.cleanup_size)
