@@ -26,7 +26,7 @@ SRC = f"{Path(headgate.__file__).parent}/"
 HOPS = 5
 """From the coordinator to an operator: the run, the runs of a worker, a task, its checkpoints."""
 
-FILES_OF_A_CHECKPOINT = 34
+FILES_OF_A_CHECKPOINT = 32
 """Those that are called more often where there are more checkpoints, from trigger to commit."""
 
 

@@ -18,7 +18,7 @@ from headgate.base.errors import (
 )
 from headgate.base.events import CancelMarker, CheckpointBarrier, TaskEvent, encode_event
 from headgate.base.ids import ChannelId, PartitionId, PeerName
-from headgate.core.buffers.buffer import Buffer, Lease
+from headgate.core.buffers.buffer import Buffer
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.buffers.local_pool import OfferAnswer
 from headgate.core.exchange.frames import MAX_RUNTIME_EVENT_BYTES
@@ -153,12 +153,6 @@ def test_exclusive_buffers_are_claimed_once_and_are_the_initial_credit(make_pool
     bench.channel.release()
 
 
-def test_credit_is_not_announced_before_the_request(make_pool: MakePool) -> None:
-    bench = Bench(make_pool)
-    assert bench.link.session.credited == []
-    bench.channel.release()
-
-
 def test_request_on_a_connection_that_failed_at_once_is_the_channels_error(
     make_pool: MakePool,
 ) -> None:
@@ -170,18 +164,6 @@ def test_request_on_a_connection_that_failed_at_once_is_the_channels_error(
         bench.channel.next()
     bench.channel.release()
     assert bench.link.detached == 1
-
-
-def test_consumed_exclusive_buffer_returns_to_the_channel_as_credit(make_pool: MakePool) -> None:
-    bench = Bench(make_pool, exclusive=1, floating=0)
-    bench.opened()
-    bench.arrive(b"a")
-    assert bench.credit() == (0, 0, 0, 1)
-    assert bench.consume() == b"a"
-    assert bench.credit() == (1, 0, 1, 1)
-    assert not bench.global_pool.free
-    assert bench.link.session.credited == [1]
-    bench.channel.release()
 
 
 # Floating buffers.
@@ -260,18 +242,6 @@ def test_returning_exclusive_buffer_sends_a_surplus_floating_one_home(make_pool:
     assert bench.credit() == (1, 0, 0, 1)
     assert bench.pool.lent == 1  # the one in the queue
     bench.consume()
-    bench.channel.release()
-
-
-def test_floating_buffer_that_was_consumed_returns_to_the_gates_pool(make_pool: MakePool) -> None:
-    bench = Bench(make_pool, exclusive=0, floating=1)
-    bench.opened()
-    bench.channel.backlog_told(1)
-    bench.channel.take_credit()
-    bench.arrive()
-    assert bench.pool.lent == 1
-    bench.consume()
-    assert bench.pool.lent == 0 and bench.credit() == (0, 0, 0, 0)
     bench.channel.release()
 
 
@@ -584,10 +554,6 @@ def test_arrivals_are_told_before_they_can_be_read(make_pool: MakePool) -> None:
 # Release: make_pool asserts that everything is back.
 
 
-def test_release_before_the_request_gives_all_back(make_pool: MakePool) -> None:
-    Bench(make_pool).channel.release()
-
-
 def test_release_tells_the_connection_once(make_pool: MakePool) -> None:
     bench = Bench(make_pool)
     bench.opened()
@@ -595,40 +561,6 @@ def test_release_tells_the_connection_once(make_pool: MakePool) -> None:
     bench.channel.release()
     assert bench.link.session.cancels == [9]
     assert bench.link.detached == 1
-
-
-def test_release_with_received_and_floating_buffers_gives_all_back(make_pool: MakePool) -> None:
-    bench = Bench(make_pool, exclusive=2, floating=4)
-    bench.opened()
-    bench.arrive(backlog=9)
-    bench.channel.take_credit()
-    bench.arrive(backlog=9)
-    assert len(bench.pool._listeners) == 1
-    bench.channel.release()
-    assert len(bench.pool._listeners) == 0 and bench.pool.lent == 0
-    assert bench.global_pool.claimed == 0
-
-
-def test_buffer_that_the_task_still_holds_goes_home_after_the_release(make_pool: MakePool) -> None:
-    bench = Bench(make_pool, exclusive=1, floating=0)
-    bench.opened()
-    bench.arrive()
-    got = bench.channel.next()
-    assert got is not None
-    bench.channel.release()
-    assert bench.global_pool.claimed == 1
-    got.buffer.release()
-    assert bench.global_pool.claimed == 0
-
-
-def test_buffer_that_is_half_received_goes_home_after_the_release(make_pool: MakePool) -> None:
-    bench = Bench(make_pool, exclusive=1, floating=0)
-    bench.opened()
-    lease = bench.channel.room_for(1)
-    assert isinstance(lease, Lease)
-    bench.channel.release()
-    lease.release()
-    assert bench.global_pool.claimed == 0
 
 
 def test_released_channel_refuses_offers_and_ignores_errors(make_pool: MakePool) -> None:
