@@ -252,6 +252,31 @@ def test_many_large_records_never_add_up_to_an_element_that_is_refused(
 # Broadcast (rows 21, 22).
 
 
+def test_elements_and_events_keep_their_place_among_records(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(16), 2)
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, RoundRobin())
+    barrier = CheckpointBarrier(1, 0)
+    writer.emit_all(["a", "b"])
+    writer.emit_element(Watermark(5))
+    writer.emit("c")
+    writer.emit_element(StreamStatus(False), channel=1)
+    writer.broadcast_event(barrier)
+    writer.emit("d")
+    writer.finish()
+    assert got_by(partition, readers) == [
+        [Bundle(["a"]), Watermark(5), Bundle(["c"]), barrier, END_OF_PARTITION],
+        [
+            Bundle(["b"]),
+            Watermark(5),
+            StreamStatus(False),
+            barrier,
+            Bundle(["d"]),
+            END_OF_PARTITION,
+        ],
+    ]
+
+
 def test_a_broadcast_record_is_serialized_once_into_one_shared_buffer(
     make_pool: MakePool,
 ) -> None:

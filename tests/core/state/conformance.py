@@ -185,6 +185,29 @@ class BackendConformance:
         with pytest.raises(ValueError, match="'s' is there as a value"):
             backend.list_state(StateSpec("s", "list"))
 
+    def test_forgetting_a_key_leaves_the_others(self, backend: KeyedBackend) -> None:
+        value, elements, items = self.all_three(backend)
+        windowed = backend.value_state(WINDOW_VALUE)
+        for key in KEYS:
+            at(backend, key)
+            value.update(1)
+            elements.add(1)
+            items.put(1, 1)
+            backend.event_timers.register(5, seen(key), None)
+            backend.processing_timers.register(5, seen(key), SPACES[0])
+            at(backend, key, SPACES[0])
+            windowed.update(1)
+        at(backend, [1, 2])
+        backend.forget_key()
+        at(backend, [1, 2], SPACES[0])
+        assert value.value() is None and list(elements.get()) == [] and items.is_empty()
+        assert windowed.value() is None
+        others = {seen(key) for key in KEYS if key != [1, 2]}
+        assert {key for _, key, _ in backend.event_timers.items()} == others
+        assert {key for _, key, _ in backend.processing_timers.items()} == others
+        at(backend, "a", SPACES[0])
+        assert value.value() == 1 and windowed.value() == 1
+
     def test_places_are_where_a_state_holds_something(self, backend: KeyedBackend) -> None:
         value, windowed = backend.value_state(VALUE), backend.value_state(WINDOW_VALUE)
         elements, items = backend.list_state(LIST), backend.map_state(MAP)

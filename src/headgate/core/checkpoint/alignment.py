@@ -7,11 +7,6 @@ taken at most once, and in their order; what is taken is completed or aborted; a
 only for one that was not taken yet and awaits others; a channel that has ended is awaited by none.
 
 The task calls on its own thread. Sources have no channels: their triggers are taken at once.
-
-Law of the policy: both sides of a task, its inputs and its outputs, ask the same one, so a barrier
-overtakes on both from the same moment on. Times are wall-clock milliseconds: a barrier carries the
-moment at which the Spark driver made it. Clocks differ, so a task never waits longer than the
-timeout from when it first saw the barrier, whatever the barrier says.
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +24,11 @@ AT_ONCE: Final = float("-inf")
 class BarrierPolicy:
     """How long barriers wait in their channels before they overtake the data before them.
 
-    Savepoints never overtake: they hold no data in flight.
+    Law: both sides of a task, its inputs and its outputs, ask the same policy, so a barrier
+    overtakes on both from the same moment on. Times are wall-clock milliseconds: a barrier carries
+    the moment at which the Spark driver made it. Clocks differ, so a task never waits longer than
+    the timeout from when it first saw the barrier, whatever the barrier says. Savepoints never
+    overtake: they hold no data in flight.
     """
 
     exactly_once: bool = True

@@ -277,12 +277,12 @@ class SlicedJoin(JoinKeeper):
         for groups, fired_ms in self._rows.portions(slices, watermark_ms):
             after_ms = before_ms if touched is not None else fired_ms
             read = {slice_ms: self._rows.read(slice_ms, groups) for slice_ms in slices}
-            joined_windows = JoinedWindows(self._sides, size_ms, self._fire)
+            waiting = WindowBatch(self._sides, size_ms, self._fire)
             for start, held in windows:
                 if start + size_ms - 1 > after_ms:
                     sides = [[b for at in held for b in read[at][side]] for side in (0, 1)]
-                    joined_windows.add(start, sides, None if touched is None else touched[start])
-            joined_windows.fire()
+                    waiting.add(start, sides, None if touched is None else touched[start])
+            waiting.fire()
 
 
 def _by_number(numbers: Numbers) -> Iterable[tuple[int, Numbers | None]]:
@@ -296,7 +296,7 @@ def _by_number(numbers: Numbers) -> Iterable[tuple[int, Numbers | None]]:
     return zip(found[begins].tolist(), np.split(order, begins[1:]), strict=True)
 
 
-class JoinedWindows:
+class WindowBatch:
     """Joins the rows of several windows at once; rows of different windows are never joined."""
 
     def __init__(self, sides: Sequence[JoinSide], size_ms: int, fire: Fire) -> None:

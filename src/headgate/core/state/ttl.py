@@ -9,7 +9,7 @@ configuration allows it.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from math import inf
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from headgate.base.elements import Key, Record
 from headgate.core.state.backend import KeyedBackend, Sieve, StateSpec, state_of
@@ -277,7 +277,7 @@ def with_ttl(
     strategies = config.cleanup_strategies
     sieve = (lambda: _sieve(spec.kind, lifetime)) if strategies.in_full_snapshot() else None
     spec = replace(spec, has_ttl=True, sieve=sieve)
-    kinds: dict[str, Callable[[Any, Lifetime], TtlState]] = {"list": TtlList, "map": TtlMap}
+    kinds: dict[str, Callable[..., TtlState]] = {"list": TtlList, "map": TtlMap}
     state = kinds.get(spec.kind, TtlValue)(state_of(backend, spec), lifetime)
     cleanup = strategies.get_incremental_cleanup_strategy()
     if cleanup is not None:

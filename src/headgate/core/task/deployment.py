@@ -20,9 +20,9 @@ from headgate.core.task.assembly import AssembledTask, TaskAssembly, Thread
 
 
 class DeployedTasks(Generic[Thread]):
-    """Deploys and releases the tasks of a run; subclasses say in ``deploy`` how they run.
+    """Deploys and releases the tasks of a run.
 
-    ``deploy``, ``placed``, ``cancel`` and ``read`` are called outside the baton, others inside.
+    Methods that ``RunTasks`` does not have are called inside the baton, except for ``read``.
     """
 
     def __init__(
@@ -35,10 +35,6 @@ class DeployedTasks(Generic[Thread]):
         self.inside = inside
         self._assembly = assembly
         self._cancelled = False
-
-    def deploy(self, orders: Sequence[TaskOrder], places: Mapping[str, Address | None]) -> None:
-        """Set up and start tasks; producers that ``places`` does not name come with ``placed``."""
-        raise NotImplementedError
 
     def read(
         self, orders: Sequence[TaskOrder], reader: CheckpointReader

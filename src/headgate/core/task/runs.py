@@ -5,13 +5,15 @@ tasks of the last one have ended; orders of other runs are ignored, those of the
 until it begins; an order that cannot be carried out fails the tasks that it concerns.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from headgate.base.errors import TaskCancelled
 from headgate.base.messages import (
+    Address,
     Cancel,
     CheckpointDeclined,
     CheckpointTriggered,
@@ -26,10 +28,10 @@ from headgate.base.messages import (
     SplitsAssigned,
     SplitsWanted,
     TaskChanged,
+    TaskOrder,
     TaskState,
     TimeReported,
 )
-from headgate.core.task.deployment import DeployedTasks
 from headgate.core.task.task import TaskListener
 
 Report: TypeAlias = (
@@ -43,7 +45,41 @@ Report: TypeAlias = (
 """What the driver is told of tasks."""
 
 
-Tasks = TypeVar("Tasks", bound=DeployedTasks[Any])
+class ObedientTask(Protocol):
+    """A task, as far as it takes orders."""
+
+    @property
+    def id(self) -> str: ...
+
+    def obey(self, order: ForTasks) -> str:
+        """Why it cannot, or nothing."""
+
+
+class RunTask(Protocol):
+    """A deployed task, as far as it takes orders."""
+
+    @property
+    def task(self) -> ObedientTask: ...
+
+
+class RunTasks(Protocol):
+    """The tasks of one run; see ``DeployedTasks``."""
+
+    def deploy(self, orders: Sequence[TaskOrder], places: Mapping[str, Address | None]) -> None: ...
+
+    def placed(self, producer: str, address: Address | None) -> None: ...
+
+    @property
+    def tasks(self) -> Sequence[RunTask]: ...
+
+    @property
+    def inside(self) -> Callable[[], AbstractContextManager[object]]:
+        """Takes the baton; orders are given with it."""
+
+    def cancel(self) -> None: ...
+
+
+Tasks = TypeVar("Tasks", bound=RunTasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +279,6 @@ class _Listener:
         self._send(CheckpointWanted(self._run, task))
 
 
-def _place(tasks: DeployedTasks[Any], order: Placed) -> None:
+def _place(tasks: RunTasks, order: Placed) -> None:
     for producer, address in order.places.items():
         tasks.placed(producer, address)
