@@ -188,7 +188,7 @@ def a_task_stays_suspended(patch: Patch) -> None:
         if task._processor.available() and not isinstance(task._processor, SourceProcessor):
             task._loop.resume()
 
-    patch.setattr(Task, "_look_again", look_again)
+    patch.setattr(Task, "_resume_if_possible", look_again)
 
 
 def a_source_is_not_woken_when_it_is_due(patch: Patch) -> None:
