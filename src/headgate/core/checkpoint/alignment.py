@@ -265,7 +265,10 @@ class BarrierHandler:
         pending = self._pending.get(checkpoint)
         if pending is None:
             if len(self._pending) == MAX_PENDING:
-                effects += self._abort(next(iter(self._pending)), "too many are under way")
+                effects += self._abort(
+                    next(iter(self._pending)),
+                    f"more than {MAX_PENDING} checkpoints are in progress in this task",
+                )
             pending = _Pending(barrier, now_ms, dict(self._live))
             self._pending[checkpoint] = pending
             self._highest = checkpoint
