@@ -20,6 +20,14 @@ OPERATORS = (
         "tests/core/operators/test_held_records.py",
     ),
     Mutant(
+        "kept-list-emptied",
+        "core/loops/loops.py",
+        "is _hg_list and _hg_references(_hg_found) == _hg_sole_holder:",
+        "is _hg_list:",
+        "a list that a function returns and keeps is empty afterwards",
+        "tests/core/operators/test_held_records.py",
+    ),
+    Mutant(
         "held-part-sent-as-it-is",
         "base/values.py",
         "(references == SOLE_CONTAINER and look(part))",

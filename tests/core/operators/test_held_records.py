@@ -386,6 +386,36 @@ def test_a_new_record_that_nobody_holds_is_sent_as_it_is(operator: Any, make: Ma
     assert [id(record) for record in output.records] == function.made
 
 
+class ListMaker(Maker):
+    def process_element(self, value: int, ctx: Any) -> Any:
+        return [self._noted(value), self._noted(-value)]
+
+
+class KeptListMaker(ListMaker):
+    """Has the list that it has returned, and what that held, but no more."""
+
+    def process_element(self, value: int, ctx: Any) -> Any:
+        self.kept = super().process_element(value, ctx)
+        return self.kept
+
+
+@pytest.mark.parametrize("make", [kit.as_dict, as_list, kit.Plain, kit.Slots, as_row])
+def test_records_of_a_returned_list_that_nobody_holds_are_sent_as_they_are(make: Make) -> None:
+    function = ListMaker(make)
+    output = run(ProcessOperator(function), [Bundle([1, 2, 3])])
+    assert output.records == [make("a", value) for value in (1, -1, 2, -2, 3, -3)]
+    assert [id(record) for record in output.records] == function.made
+
+
+@pytest.mark.parametrize("make", [kit.as_dict, as_list, kit.Plain, kit.Slots, as_row])
+def test_a_returned_list_that_its_function_keeps_stays_as_it_is(make: Make) -> None:
+    function = KeptListMaker(make)
+    output = run(ProcessOperator(function), [Bundle([1, 2])])
+    assert output.records == [make("a", value) for value in (1, -1, 2, -2)]
+    assert function.kept == [make("a", 2), make("a", -2)]
+    assert not any(sent is kept for sent in output.records for kept in function.kept)
+
+
 def passing(keeper: type[Keeper], make: Make) -> Keeper:
     """Holds the records that it is given, and passes them on."""
 

@@ -127,7 +127,7 @@ def look_at_mutable(
     """Like ``look``, for a value that can be changed."""
     is_own = look_of(kind)
     send(value if references == SOLE_HOLDER and is_own(value) else own(value))
-    return NO_KINDS if kind is tuple else Kinds(None, None, None, kind, is_own)
+    return Kinds(None, None, None, kind, is_own)
 
 
 def immutable_kinds(kind: type, value: Record) -> Kinds | None:

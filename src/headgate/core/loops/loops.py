@@ -9,10 +9,11 @@ prefix, so that they hide none of the user's.
 
 import ast
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import repeat
 from textwrap import indent
 from types import CodeType, FunctionType, GeneratorType, MethodType
 from typing import Final, TypeAlias, cast
@@ -103,6 +104,13 @@ _REDUCE_SCALARS: Final = f"{_FIND}\n    _hg_BODY"
 
 _SEND: Final = "_hg_send = _hg_sent.append\n"
 
+
+def _taken_from(records: list[Record]) -> Iterator[Record]:
+    """The records of a list that nobody else has, which holds none of them any more once taken."""
+    records.reverse()
+    return map(list.pop, repeat(records, len(records)))
+
+
 _BUILTINS: Final = {
     "iter": iter,
     "references": sys.getrefcount,
@@ -116,6 +124,8 @@ _BUILTINS: Final = {
     "failures": (Exception, SystemExit),
     "filled": filled,
     "isinstance": isinstance,
+    "list": list,
+    "taken_from": _taken_from,
     "tag": OutputTag,
     "generator": GeneratorType,
     "not_found": (KeyError, TypeError),
@@ -395,7 +405,10 @@ _hg_found = _hg_call(_hg_record)
 if _hg_type(_hg_found) is not _hg_generator:
     if _hg_found is None and _hg_takes_none:
         return
-    _hg_found = _hg_iterator(_hg_found)
+    if _hg_type(_hg_found) is _hg_list and _hg_references(_hg_found) == _hg_sole_holder:
+        _hg_found = _hg_taken_from(_hg_found)
+    else:
+        _hg_found = _hg_iterator(_hg_found)
 for _hg_value in _hg_found:
     yield _hg_value
     break
