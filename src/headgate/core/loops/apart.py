@@ -40,7 +40,7 @@ class ApartLoop:
     lists: tuple[int, ...]
     """The places over which it goes, the first one for sure."""
     same: tuple[int, ...]
-    """Those that it takes as they are."""
+    """The places that are the same in all records: passed as single values."""
     makes_records: bool
 
     @property

@@ -15,7 +15,7 @@ from typing import Final
 from headgate.core.loops.definitions import FunctionNode
 
 PREFIX: Final = "_hg_"
-"""Of the loop's own names."""
+"""The prefix of the loop's own names."""
 
 MOST_PARTS: Final = 2000
 MOST_LEVELS: Final = 40
@@ -152,7 +152,7 @@ class _ReadsAssigned:
         return self._holds
 
     def _follow(self, statements: Sequence[ast.stmt], assigned: set[str]) -> set[str]:
-        """What is assigned behind the statements, if their end is reached."""
+        """The variables that are assigned after the statements, if their end is reached."""
         for statement in statements:
             match statement:
                 case ast.If():
@@ -175,9 +175,9 @@ class _ReadsAssigned:
     def _follow_branches(self, statement: ast.If, assigned: set[str]) -> set[str]:
         ways = []
         for branch in (statement.body, statement.orelse):
-            behind = self._follow(branch, set(assigned))
+            after = self._follow(branch, set(assigned))
             if not branch or not always_leaves(branch):
-                ways.append(behind)
+                ways.append(after)
         return set.intersection(*ways) if ways else set(self._variables)
 
     def _read(self, part: ast.AST, assigned: set[str]) -> None:

@@ -24,11 +24,11 @@ LONGEST: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The lines of a ``def``, or a lambda behind as many blanks as stand before it."""
+    """The lines of a ``def``, or a lambda after as many blanks as stand before it."""
 
     text: str
     line: int
-    """Of the file, counted from 1."""
+    """The first line of the text in its file, counted from 1."""
     is_lambda: bool
     imports: tuple[str, ...] = ()
     """Names in it that its file imports: CPython calls what it finds in those in another way."""
@@ -100,7 +100,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def plain_function(call: object) -> FunctionType | None:
-    """The Python function behind something that is called; None: there is none."""
+    """The Python function that a call of this object runs; None: there is none."""
     function = call.__func__ if isinstance(call, MethodType) else call
     return function if isinstance(function, FunctionType) else None
 

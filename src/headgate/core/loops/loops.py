@@ -266,7 +266,7 @@ def emitting_loop(
 
 
 def _placed(following: Following, body: InlineBody) -> tuple[Following, dict[str, object]]:
-    """The steps as they stand behind this body, and what the loop has to be given for them."""
+    """The steps as they follow this body, and what the loop has to be given for them."""
     function, given = body.function, dict[str, object]()
     code = function.__code__
     taken = {*body.parameters, *stored_names(body.statements), *code.co_freevars}
@@ -450,8 +450,8 @@ def _head(lists: Mapping[str, str]) -> str:
 
 def _entries(lists: Mapping[str, str]) -> tuple[str, str]:
     """The variables of a loop over lists, and what it goes over."""
-    items, behind = ", ".join(map(_own, lists)), map(_own, [*lists.values()][1:])
-    sources = ", ".join([SOURCE, *behind])
+    items, others = ", ".join(map(_own, lists)), map(_own, [*lists.values()][1:])
+    sources = ", ".join([SOURCE, *others])
     return items, f"_hg_zip({sources})" if len(lists) > 1 else sources
 
 
@@ -500,7 +500,7 @@ class _LoopMaker:
         roles: Sequence[str],
         states: StateCalls | None = None,
     ) -> None:
-        """``roles``: what templates call the parameters, behind ``self``."""
+        """``roles``: what templates call the parameters after ``self``."""
         self._body = body
         self._roles = dict(zip(roles, body.parameters[-len(roles) :], strict=True))
         self._bound = {}

@@ -72,9 +72,9 @@ class AssigningClass:
     init: FunctionType
     shape: FieldShape
     parameters: tuple[str | Same, ...]
-    """Of ``__init__``, or what it assigns in all cases, in the order of the fields."""
+    """What each field is assigned, in order: a parameter of ``__init__``, or a constant."""
     order: tuple[str, ...]
-    """The same in the order of arguments."""
+    """The parameters in the order of arguments."""
     defaults: Mapping[str, object]
 
 
@@ -234,11 +234,11 @@ class WrittenDown(ast.expr):
     _fields = ("items",)
     made: MadeRecord
     items: list[ast.expr]
-    """Those of ``made``, for those who look for names."""
+    """The items of ``made``, so that a walk over the tree finds their names."""
 
 
 def written_down(body: InlineBody, makers: "RecordMakers") -> InlineBody:
-    """The same body, but a record that it makes, fills and sends at its end is never made.
+    """Rewrite a body so that a record that it makes, fills and sends at its end is never made.
 
     As in ``event = Event(…)``, ``event.level = …``, ``return event``: its fields are variables.
     What else the body does with the record must be to read its fields.

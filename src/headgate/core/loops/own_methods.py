@@ -31,7 +31,7 @@ def leaves_alone(owner: object, method: str, attributes: Collection[str]) -> boo
 
 
 def found_by_code(owner: object, names: Collection[str]) -> set[str]:
-    """Those attributes that code of the class gives: methods, properties and the like."""
+    """The attributes that code of the class gives: methods, properties and the like."""
     found = {name: getattr_static(type(owner), name, None) for name in names}
     return {
         name
@@ -60,19 +60,19 @@ def _reached(owner: object, method: str, attributes: Collection[str]) -> set[str
         return None
     steps = [step for step in dis.get_instructions(code) if step.opname not in _IDLE]
     reached: set[str] = set()
-    for step, behind in zip(steps, [*steps[1:], None], strict=True):
+    for step, next_step in zip(steps, [*steps[1:], None], strict=True):
         if step.opname in ("STORE_ATTR", "DELETE_ATTR") and step.argval in attributes:
             return None
         moved = [*_variables(step)]
         if this not in moved:
             continue
         is_read = step.opname in _LOADS and moved.count(this) == 1 and moved[-1] == this
-        if not is_read or behind is None or behind.opname not in _ATTRIBUTES:
+        if not is_read or next_step is None or next_step.opname not in _ATTRIBUTES:
             return None
-        name = behind.argval
+        name = next_step.argval
         if name.startswith("__"):  # ``__dict__``, ``__setattr__``
             return None
-        if behind.opname == "STORE_ATTR":
+        if next_step.opname == "STORE_ATTR":
             continue
         if isinstance(held.get(name), MethodType):
             return None

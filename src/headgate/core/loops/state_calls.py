@@ -46,9 +46,9 @@ class InlineState:
 
     kind: StateKind
     check: Check | None = None
-    """Of values and elements; None: any will do."""
+    """Checks values and elements against their type; None: any will do."""
     check_key: Check | None = None
-    """Of the keys of a map."""
+    """Checks the keys of a map."""
     fold: object = None
     """What a reducing or aggregating state folds by."""
     living: TtlValue | TtlList | TtlMap | None = None
@@ -504,7 +504,7 @@ def _reader(state: InlineState) -> Callable[..., Record]:
 
 
 def _finder(state: InlineState) -> Callable[..., bool] | None:
-    """The same for a map that is asked whether it has a key."""
+    """What a loop calls to ask whether a map has a key that is still alive."""
     living = state.living
     if not isinstance(living, TtlMap):
         return None

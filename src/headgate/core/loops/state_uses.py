@@ -31,7 +31,7 @@ _STATE_METHODS: Final = {
     "map": frozenset({"get", "put", "contains", "remove", "items", "keys", "values", "clear"})
     | {"is_empty"},
 }
-"""Those that run no code of the user's; folds do. Of living ones too, which are no views."""
+"""Methods that run no code of the user's, unlike those of states that fold."""
 
 LIVING: Final = "living "
 """In front of the kind of a state with a time to live."""

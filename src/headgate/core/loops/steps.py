@@ -29,7 +29,7 @@ class Step:
     again: Callable[[Record], NoReturn]
     """Run the operator itself for a record for which the step has failed, to fail as it does."""
     makers: RecordMakers
-    """Of what a map makes."""
+    """Recognises the records that a map makes."""
     owner: object = None
     """What ``self`` is."""
     builtins: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ HARMLESS_METHODS: Final = frozenset(
     | {"rsplit", "partition", "rpartition", "removeprefix", "removesuffix", "isdigit", "isalpha"}
     | {"isalnum", "isspace", "splitlines", "zfill"}
 )
-"""Of texts. What has a method of this name and is none hardly keeps or changes anything in it."""
+"""Methods of texts; a class of the user's hardly keeps or changes anything in one of this name."""
 
 
 class _Placed(ast.NodeTransformer):
