@@ -388,6 +388,42 @@ def test_more_keys_than_the_memo_holds_take_the_same_channels(
         assert found == expected
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [f"key {number % 300}" for number in range(500)],
+        [number * 2**33 - 50 for number in range(500)],
+        [*range(100), *map(str, range(100)), *map(float, range(100)), True, False],
+        [*map(str, range(100)), "\ud800"],
+        [*range(100), 2**70],
+        [(number, "x") for number in range(100)],
+    ],
+)
+@pytest.mark.parametrize("channels", [2, 5])
+@pytest.mark.parametrize("timed", [False, True])
+def test_new_keys_of_a_bundle_take_the_channels_that_each_takes_alone(
+    keys: list[Any], channels: int, timed: bool
+) -> None:
+    times: list[int | None] | None = list(range(len(keys))) if timed else None
+    rows = [(key, number) for number, key in enumerate(keys)]
+    numbers = [number for _, number in rows]
+    bundles = [
+        Bundle(rows, times),
+        Bundle.of_fields(RecordFields([[*keys], Same(0)], len(keys)), times),
+        Bundle.of_fields(RecordFields([[*keys], numbers], len(keys)), times),
+    ]
+    expected = [set_up(KeyGroupPartitioner(lambda key: key), channels).pick(key) for key in keys]
+    for bundle in bundles:
+        router = set_up(KeyGroupPartitioner(lambda pair: pair[0]), channels)
+        router.split([(keys[7], 0), (keys[30], 0)], None)
+        found = [[key for key, _ in part.records] for _, part in split_bundle(router, bundle)]
+        wanted = [
+            [key for key, at in zip(keys, expected, strict=True) if at == channel]
+            for channel in range(channels)
+        ]
+        assert found == [lane for lane in wanted if lane]
+
+
 def test_many_keys_are_routed_without_numpy_too(monkeypatch: pytest.MonkeyPatch) -> None:
     router, alone = (set_up(KeyGroupPartitioner(lambda pair: pair[0]), 3) for _ in range(2))
     router.split([(number, 0) for number in range(MEMO_KEYS + 1)], None)

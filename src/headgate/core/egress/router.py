@@ -172,7 +172,7 @@ class KeyGroupPartitioner(_PerRecord):
         self._reader = reader
         self._reader_takes_all = reader_takes_all
         self._max_parallelism = max_parallelism
-        self._memo = ChannelMemo(self._channel_of)
+        self._memo = ChannelMemo(self._channel_of, self._channels_of)
 
     def set_up(self, channels: int) -> None:
         super().set_up(channels)
@@ -232,13 +232,14 @@ class KeyGroupPartitioner(_PerRecord):
         memo = self._memo
         if len(moved) != 2:
             return _lanes_of(memo.picks(keys), self.channels, moved)
-        known, missed = memo.known, memo.missed
+        known, missed, is_learnt = memo.known, memo.missed, False
         lanes: list[list[list[Record]]] = [[[] for _ in range(self.channels)] for _ in moved]
         first, second = lanes
         for key, item, other in zip(keys, *moved, strict=True):
             try:
                 channel = known[key]
             except KeyError:
+                is_learnt = is_learnt or memo.learn(keys)
                 channel = missed(key)
             first[channel].append(item)
             second[channel].append(other)
@@ -247,24 +248,30 @@ class KeyGroupPartitioner(_PerRecord):
     def _key_lanes(self, keys: list[Key]) -> list[list[Key]]:
         """A list of keys for each channel."""
         lanes: list[list[Key]] = [[] for _ in range(self.channels)]
-        known, missed = self._memo.known, self._memo.missed
+        memo, is_learnt = self._memo, False
+        known, missed = memo.known, memo.missed
         for key in keys:
             try:
                 lanes[known[key]].append(key)
             except KeyError:
+                is_learnt = is_learnt or memo.learn(keys)
                 lanes[missed(key)].append(key)
         return lanes
 
     def _lanes_by(self, item: Record, records: list[Record]) -> list[list[Record]] | None:
         """Sort records into a list for each channel in one go; None: a key cannot be taken."""
         lanes: list[list[Record]] = [[] for _ in range(self.channels)]
-        known, pick_key = self._memo.known, self.pick_key
+        memo, is_learnt, pick_key = self._memo, False, self.pick_key
+        known = memo.known
         try:
             for record in records:
                 key = record[item]
                 try:
                     lanes[known[key]].append(record)
-                except (KeyError, TypeError):  # it is new, or not hashable
+                except KeyError:  # it is new
+                    is_learnt = is_learnt or memo.learn([other[item] for other in records])
+                    lanes[pick_key(key)].append(record)
+                except TypeError:  # it is not hashable
                     lanes[pick_key(key)].append(record)
         except Exception:  # the selector itself fails, where the user can see it
             return None
@@ -284,12 +291,8 @@ class KeyGroupPartitioner(_PerRecord):
 
     def _picks_of(self, keys: list[Key]) -> list[int]:
         """The channel of each key; of more than the memo holds, many at once if possible."""
-        if self._memo.is_full and len(keys) >= MANY_KEYS:
-            groups = _many_groups()(keys, self._max_parallelism)
-            if groups is not None:
-                picks: list[int] = (groups * self.channels // self._max_parallelism).tolist()
-                return picks
-        return self._memo.picks(keys)
+        picks = self._channels_of(keys) if self._memo.is_full else None
+        return self._memo.picks(keys) if picks is None else picks
 
     def _pick_or_first(self, record: Record) -> int:
         try:
@@ -318,6 +321,16 @@ class KeyGroupPartitioner(_PerRecord):
         group = key_group(key, self._max_parallelism)
         return group * self.channels // self._max_parallelism
 
+    def _channels_of(self, keys: list[Key]) -> list[int] | None:
+        """The channels of many keys at once; None: too few, or of kinds that are hashed alone."""
+        groups = None
+        if len(keys) >= MANY_KEYS:
+            groups = _many_groups()(keys, self._max_parallelism)
+        if groups is None:
+            return None
+        channels: list[int] = (groups * self.channels // self._max_parallelism).tolist()
+        return channels
+
 
 class ChannelMemo:
     """Channels by key; one that is asked for first is computed, and what is old goes if need be.
@@ -326,11 +339,17 @@ class ChannelMemo:
     takes three quarters of the time of one that answers for missing keys.
     """
 
-    __slots__ = ("_channel_of", "_missed", "known")
+    __slots__ = ("_channel_of", "_channels_of", "_missed", "known")
 
-    def __init__(self, channel_of: Callable[[Key], int]) -> None:
+    def __init__(
+        self,
+        channel_of: Callable[[Key], int],
+        channels_of: Callable[[list[Key]], list[int] | None] = lambda keys: None,
+    ) -> None:
+        """``channels_of``: of many keys at once; None: they have to be asked for one by one."""
         self.known: dict[Key, int] = {}
         self._channel_of = channel_of
+        self._channels_of = channels_of
         self._missed = 0
 
     @property
@@ -347,11 +366,23 @@ class ChannelMemo:
 
     def picks(self, keys: list[Key]) -> list[int]:
         """The channel of each key."""
-        try:
-            picks = [] if self.is_full else list(map(self.known.__getitem__, keys))
-        except KeyError:
-            picks = []
-        return picks if len(picks) == len(keys) else [self[key] for key in keys]
+        if not self.is_full:
+            for look_again in (True, False):
+                try:
+                    return list(map(self.known.__getitem__, keys))
+                except KeyError:
+                    if look_again:
+                        self.learn(keys)
+        return [self[key] for key in keys]
+
+    def learn(self, keys: list[Key]) -> bool:
+        """Compute the channels of a bundle's new keys, if they are many; returns True."""
+        known = self.known
+        new = [key for key in dict.fromkeys(keys) if key not in known]
+        channels = self._channels_of(new[: MEMO_KEYS - len(known)])
+        if channels is not None:
+            known.update(zip(new, channels))  # noqa: B905 - as many as there is room for
+        return True
 
     def missed(self, key: Key) -> int:
         """The channel of a key that is not known."""
