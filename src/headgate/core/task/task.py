@@ -217,9 +217,8 @@ class Task:
         if isinstance(order, OnCheckpoints):
             if self._checkpoints is None:
                 return "the job takes no checkpoints"
-            state = self.lifecycle.state
-            if state in (TaskState.FAILED, TaskState.CANCELLED):
-                return f"task {self.id} is {state.value}"
+            if self.lifecycle.state in (TaskState.FAILED, TaskState.CANCELLED):
+                return ""  # its end is on the way to the driver, and says why: a refusal would not
             act = partial(self._checkpoints.obey, order)
         elif isinstance(self._processor, SourceProcessor):
             act = partial(self._processor.obey, order)
