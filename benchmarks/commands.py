@@ -14,12 +14,11 @@ from benchmarks.exchange import run_exchange_bench
 from benchmarks.isolation import run_isolation_bench, show_isolation
 from benchmarks.keyed_count import run_keyed_count_bench
 from benchmarks.latency import TIMEOUTS_MS, run_latency_bench
-from benchmarks.ordinary_programs import PROGRAMS
 from benchmarks.peers.bench import COLUMNS as PEERS_COLUMNS
 from benchmarks.peers.bench import run_peers_bench
 from benchmarks.peers.compared import COMPARED
 from benchmarks.peers.contenders import PEERS
-from benchmarks.programs import COLUMNS, run_programs_bench
+from benchmarks.programs import ALL_PROGRAMS, COLUMNS, run_programs_bench
 from benchmarks.records import run_records_bench
 from benchmarks.recovery import run_recovery_bench
 from benchmarks.scale import RECORDS as SCALE_RECORDS
@@ -423,11 +422,11 @@ def _text(value: Any) -> str:
 @bench.command()
 @_JSON
 @_ROUNDS
-@click.option("--only", multiple=True, type=click.Choice(sorted(PROGRAMS)), help="One program.")
+@click.option("--only", multiple=True, type=click.Choice([*ALL_PROGRAMS]), help="One program.")
 @click.option("--scale", default=1.0, show_default=True, type=click.FloatRange(0.001, 100))
 def programs(as_json: bool, rounds: int, only: tuple[str, ...], scale: float) -> None:
     """Ordinary programs on two cores, each against a plain loop on one, on embedded Spark."""
-    result = run_programs_bench(only or tuple(PROGRAMS), rounds, scale)
+    result = run_programs_bench(only or tuple(ALL_PROGRAMS), rounds, scale)
     if as_json:
         click.echo(json.dumps(result, indent=2))
         return

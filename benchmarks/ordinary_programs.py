@@ -47,7 +47,7 @@ class OrdinaryProgram:
     records: int
 
 
-def _users(count: int, task: int) -> Iterator[tuple[random.Random, int, str]]:
+def users(count: int, task: int) -> Iterator[tuple[random.Random, int, str]]:
     """Few users do much; two records of a task are 10 ms apart."""
     rng = random.Random(task)
     for number in range(count):
@@ -76,7 +76,7 @@ def json_events(count: int, task: int) -> Records:
                 "ts": at,
             }
         )
-        for rng, at, user in _users(count, task)
+        for rng, at, user in users(count, task)
     ]
 
 
@@ -221,7 +221,7 @@ class Visit:
 def visit_rows(count: int, task: int) -> Records:
     return [
         (user, f"page-{rng.randrange(20)}", rng.randrange(5000), at)
-        for rng, at, user in _users(count, task)
+        for rng, at, user in users(count, task)
     ]
 
 
@@ -339,7 +339,7 @@ def log_lines(count: int, task: int) -> Records:
     return [
         f'{user} {at} "GET /shop/{rng.randrange(50)}/item?ref={rng.randrange(9)}" '
         f"{rng.choice([200, 200, 200, 404, 500])} {rng.randrange(9000)}"
-        for rng, at, user in _users(count, task)
+        for rng, at, user in users(count, task)
     ]
 
 
@@ -416,7 +416,7 @@ def typed_rows_plain(rows: Records, emit: Emit) -> None:
 def repeated_events(count: int, task: int) -> Records:
     return [
         (f"order-{task}-{rng.randrange(1 + count // 2)}", user, at)
-        for rng, at, user in _users(count, task)
+        for rng, at, user in users(count, task)
     ]
 
 

@@ -21,9 +21,11 @@ from benchmarks.measured_job import (
     split_evenly,
 )
 from benchmarks.ordinary_programs import PROGRAMS, OrdinaryProgram, Records
+from benchmarks.other_shapes import OTHER_SHAPES
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
 
+ALL_PROGRAMS: Final = {**PROGRAMS, **OTHER_SHAPES}
 CHECKED: Final = 20_000
 CORES: Final = 2
 OBJECT_REUSE: Final = {"pipeline.object-reuse": "true"}
@@ -40,7 +42,7 @@ def run_programs_bench(
     names: Sequence[str], rounds: int, scale: float = 1.0
 ) -> dict[str, dict[str, float]]:
     """Figures of each program: medians over the rounds, CPU the least of them."""
-    return {name: _measured(name, PROGRAMS[name], rounds, scale) for name in names}
+    return {name: _measured(name, ALL_PROGRAMS[name], rounds, scale) for name in names}
 
 
 def _measured(name: str, program: OrdinaryProgram, rounds: int, scale: float) -> dict[str, float]:

@@ -27,7 +27,7 @@ from benchmarks.latency import LatencyMeter, StampReader, run_latency_bench
 from benchmarks.observe import observed_round
 from benchmarks.peers.compared import COMPARED
 from benchmarks.point_reads import POINT_MEANINGS, points_section
-from benchmarks.programs import COLUMNS, check_program, run_programs_bench
+from benchmarks.programs import ALL_PROGRAMS, COLUMNS, check_program, run_programs_bench
 from benchmarks.startup import first_record_at, tree_cpu_s
 from benchmarks.state import AmountReader, run_state_bench
 from benchmarks.windows import (
@@ -198,9 +198,9 @@ def test_keys_are_read_while_the_job_is_measured(spark: SparkSession) -> None:
     assert result.keys() >= POINT_MEANINGS.keys()
 
 
-@pytest.mark.parametrize("name", sorted(COMPARED))
+@pytest.mark.parametrize("name", sorted({*ALL_PROGRAMS, *COMPARED}))
 def test_ordinary_programs_give_what_their_plain_loops_give(spark: SparkSession, name: str) -> None:
-    check_program(name, COMPARED[name])
+    check_program(name, {**ALL_PROGRAMS, **COMPARED}[name])
 
 
 def test_programs_are_measured_beside_their_plain_loops(spark: SparkSession) -> None:
