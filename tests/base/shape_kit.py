@@ -127,6 +127,63 @@ class DictOverNamed(Named):
     """A named tuple to which attributes can be added."""
 
 
+class PropertyNamed(Named):
+    """A property stands in for a field."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> Any:  # type: ignore[override]
+        return repr(tuple.__getitem__(self, 0))
+
+
+class ItemsNamed(Named):
+    """Code of its own says what its items are."""
+
+    __slots__ = ()
+
+    def __getitem__(self, place: Any) -> Any:
+        return repr(tuple.__getitem__(self, place))
+
+
+class OtherFieldsNamed(Named):
+    __slots__ = ()
+    _fields = ("other", "fields")
+
+
+class RegisteredNamed(Named):
+    __slots__ = ()
+
+
+copyreg.pickle(RegisteredNamed, lambda value: (RegisteredNamed, tuple(value)))
+
+
+class PropertyStruct(Struct):
+    """A property stands in for a field of the base."""
+
+    @property
+    def name(self) -> Any:  # type: ignore[override]
+        return "a name"
+
+
+class Cached:
+    __slots__ = ("cache",)
+
+
+class CachedStruct(Cached, msgspec.Struct):
+    """Has a slot that is no field."""
+
+    name: Any
+    amount: Any
+
+
+class RegisteredStruct(Struct):
+    pass
+
+
+copyreg.pickle(RegisteredStruct, lambda value: (RegisteredStruct, (value.name, value.amount)))
+
+
 @dataclass
 class DictOverSlots(Slots):
     """Has the slots of its base and a ``__dict__`` beside them."""
@@ -232,6 +289,7 @@ SHAPED: list[Callable[[Any, Any], Any]] = [
 
 PICKLED: list[Callable[[Any, Any], Any]] = [
     *(DictOverSlots, OwnState, Reduced, Registered, Hidden, Keyword, Asked),
-    *(CheckedStruct, DictOverNamed, HashedAttrs),
+    *(CheckedStruct, DictOverNamed, HashedAttrs, PropertyNamed, ItemsNamed, OtherFieldsNamed),
+    *(RegisteredNamed, PropertyStruct, CachedStruct, RegisteredStruct),
 ]
 """Records that only pickle can write."""

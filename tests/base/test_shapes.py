@@ -5,7 +5,7 @@ import enum
 import math
 import pickle
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +100,32 @@ def test_classes_with_a_layout_travel_as_columns(make: Any) -> None:
     assert travelled(Bundle([make("a", 1)] * FEWEST))[0] == SHAPED
     assert travelled(Bundle([make("a", [1])] * FEWEST))[0] == SHAPED
     assert travelled(Bundle([make("a", 1)] * (FEWEST - 1)))[0] == RECORDS
+
+
+class Evolving:
+    """The name of a class that changes between two versions of a program."""
+
+
+def test_records_in_flight_are_read_by_a_class_with_one_field_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = sys.modules[__name__]
+    before: Any = namedtuple("Evolving", ["a", "b"])
+    after: Any = namedtuple("Evolving", ["a", "b", "c"], defaults=[7])
+    structs = [
+        msgspec.defstruct("Evolving", fields, module=__name__)
+        for fields in (["a", ("b", Any)], ["a", ("b", Any), ("c", int, 7)])
+    ]
+    for old, new in ((before, after), structs):
+        old.__module__ = new.__module__ = __name__
+        monkeypatch.setattr(module, "Evolving", old)
+        bundle = Bundle([old(1, [2])] * FEWEST)
+        prefix, body = encode_element(bundle, PickleSerializer())
+        assert prefix[-1] == SHAPED
+        monkeypatch.setattr(module, "Evolving", new)
+        found = decode_element(prefix[-1], memoryview(bytes(body)), PickleSerializer())
+        assert isinstance(found, Bundle)
+        assert found.records == [new(1, [2], 7)] * FEWEST
 
 
 @pytest.mark.parametrize("make", kit.PICKLED)

@@ -89,6 +89,12 @@ def is_named_tuple(kind: Any) -> bool:
         and kind.__reduce_ex__ is object.__reduce_ex__
         and kind.__reduce__ is object.__reduce__
         and kind.__getattribute__ is tuple.__getattribute__
+        and kind.__getitem__ is tuple.__getitem__
+        and kind.__iter__ is tuple.__iter__
+        and kind not in copyreg.dispatch_table
+        and not hasattr(kind, "__getnewargs_ex__")
+        and kind._fields is made._fields
+        and all(member_of(kind, name) is vars(made).get(name) for name in kind._fields)
         and not has_own_state(kind)
     )
 
@@ -102,6 +108,11 @@ def is_plain_struct(kind: Any) -> bool:
         and kind.__copy__ is struct.__copy__
         and kind.__reduce__ is struct.__reduce__
         and kind.__getattribute__ is struct.__getattribute__
+        and kind.__reduce_ex__ is object.__reduce_ex__
+        and kind not in copyreg.dispatch_table
+        and type(kind).__call__ is type(struct).__call__
+        and {name for name, _ in _slots(kind)} == {*kind.__struct_fields__}
+        and all(type(member_of(kind, n)) is MemberDescriptorType for n in kind.__struct_fields__)
         and not hasattr(kind, "__getattr__")
     )
 

@@ -204,7 +204,7 @@ class ShapeReader:
                 self._shapes.clear()
             kind = dict if name is None else _class(self._loads(name))
             shape = field_shape(kind, key[1], name)
-            if shape is None and (is_row(kind) or _constant_fields(kind) is not None):
+            if shape is None and is_row(kind):
                 raise ValueError(f"{names} are no fields of a {kind.__qualname__}")
             shape = shape or _maker_by_state(kind, names)
             self._shapes[key] = shape
@@ -259,7 +259,7 @@ def field_shape(
         written_kind = written_kind or _written_kind(kind)
         if written_kind is None or constant != names:
             return None
-        return FieldShape(kind, names, _maker_of_class(kind), written_kind)
+        return FieldShape(kind, names, _maker_of_class(kind, names), written_kind)
     layout = layout_of(kind)
     if layout is None or layout.has_dict == bool(layout.slots):
         return None
@@ -283,25 +283,29 @@ def field_shape(
     return FieldShape(kind, names, _compiled("\n".join(lines), given), written_kind)
 
 
-def _maker_of_class(kind: Any) -> Make:
-    """What makes named tuples or structs of the columns of all their fields."""
-    if issubclass(kind, tuple):
+def _maker_of_class(kind: Any, names: Sequence[str]) -> Make:
+    """What makes named tuples or structs of columns.
+
+    These are all fields of the class, unless it has changed since the records were written: then
+    fields are taken by position, as pickle does, and what is missing has its default.
+    """
+    if is_named_tuple(kind) and kind._fields == tuple(names):
         new = partial(tuple.__new__, kind)
-        return lambda columns: list(map(new, zip(*columns)))  # noqa: B905 - what is repeated has no end
-    names = kind.__struct_fields__
+        return lambda columns: list(map(new, zip(*columns)))  # noqa: B905 - some have no end
     try:
-        probe = kind(*names)
+        kind(*names)
     except TypeError:  # some are taken by their names alone
         return lambda columns: [
             kind(**dict(zip(names, items, strict=True)))
             for items in zip(*columns)  # noqa: B905 - what is repeated has no end
         ]
-    assert tuple(getattr(probe, name) for name in names) == names, "structs take fields in order"
     return lambda columns: list(map(kind, *columns))
 
 
 def _maker_by_state(kind: Any, names: list[str]) -> Make:
     """Make records as pickle would, of a class whose attributes cannot simply be assigned."""
+    if _constant_fields(kind) is not None:
+        return _maker_of_class(kind, names)
     layout = layout_of(kind)
     is_its_dict = layout is not None and layout.has_dict and not layout.slots
     takes_state, has_dict = has_own_state(kind), kind.__dictoffset__ != 0

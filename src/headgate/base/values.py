@@ -234,10 +234,15 @@ def is_own_part(references: int, part: Record) -> bool:
 
 
 def holds_own_values(value: dict[Any, Any]) -> bool:
-    """Whether all values of a dict are atoms or its own; keys cannot be changed."""
+    """Whether all values of a dict are atoms; or they are its own, and no key can be changed."""
+    are_keys_known = False
     for part in value.values():  # not ``all``, which takes twice the time
-        if type(part) not in ATOMS and not is_own_part(sys.getrefcount(part), part):
-            return False
+        if type(part) not in ATOMS:
+            if not is_own_part(sys.getrefcount(part), part):
+                return False
+            if not are_keys_known and not are_immutable([*value]):
+                return False
+            are_keys_known = True
     return True
 
 
@@ -247,6 +252,11 @@ def holds_own_items(value: Iterable[Any]) -> bool:
         if type(part) not in ATOMS and not is_own_part(sys.getrefcount(part), part):
             return False
     return True
+
+
+def _holds_own_items_unseen(value: Any) -> bool:
+    """Like ``holds_own_items``, for what weak references may find."""
+    return not getweakrefcount(value) and holds_own_items(value)
 
 
 def _never(value: Record) -> bool:
@@ -259,10 +269,10 @@ def _always(value: Record) -> bool:
 
 _LOOKS_OF_BUILTIN: Final[dict[type, Look]] = {
     defaultdict: holds_own_values,
-    deque: holds_own_items,
+    deque: _holds_own_items_unseen,
     dict: holds_own_values,
     list: holds_own_items,
-    set: holds_own_items,
+    set: _holds_own_items_unseen,
     tuple: holds_own_items,
 }
 _LOOKS: Final[dict[type, Look]] = dict(_LOOKS_OF_BUILTIN)

@@ -7,6 +7,7 @@ called again. What was sent must not change. Row 7.
 import functools
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -344,6 +345,42 @@ def test_a_part_that_only_a_new_record_holds_is_not_copied(
     output = run(operator(function), [Bundle([1, 2, 3])])
     is_held_twice = wrap is WRAPPERS["twice"]
     assert ([id(record) for record in output.records] == function.made) != is_held_twice
+
+
+@pytest.mark.parametrize("make", [set, deque])
+@pytest.mark.parametrize("wrap", [lambda part: part, lambda part: {"part": part}])
+def test_what_weak_references_find_is_copied(make: Any, wrap: Callable[[Any], Any]) -> None:
+    found: Any = weakref.WeakValueDictionary()
+
+    def gathered(value: int) -> Any:
+        values = found.get(value % 2)
+        if values is None:
+            values = found[value % 2] = make()
+        (values.add if make is set else values.append)(value)
+        return wrap(values)
+
+    output = run(MapOperator(gathered), [Bundle([0, 1, 2, 3])])
+    assert output.records == [wrap(make([value])) for value in range(4)]
+
+
+class Node:
+    """Compares by identity, so that it is a key although it can be changed."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+def test_a_key_that_its_function_changes_is_copied() -> None:
+    class Counting:
+        def __init__(self) -> None:
+            self.node = Node()
+
+        def map(self, value: int) -> Any:
+            self.node.count += 1
+            return {self.node: [value]}
+
+    records = run(MapOperator(Counting()), [Bundle([0, 1, 2])]).records
+    assert [node.count for record in records for node in record] == [1, 2, 3]
 
 
 def test_a_record_that_is_nested_deeply_is_sent() -> None:
