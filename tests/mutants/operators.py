@@ -13,7 +13,7 @@ OPERATORS = (
     ),
     Mutant(
         "first-held-record-sent-as-it-is",
-        "core/chain/copies.py",
+        "core/chain/emission.py",
         "value if references == SOLE_HOLDER and is_own(value)",
         "value if is_own(value)",
         "the first record of a class that its function has kept changes after it was sent",
@@ -45,7 +45,7 @@ OPERATORS = (
     ),
     Mutant(
         "side-output-dropped-at-flush",
-        "core/chain/collector.py",
+        "core/chain/emission.py",
         "        if main.records:\n            self.output.collect(main)\n",
         "        if not main.records:\n            return\n        self.output.collect(main)\n",
         "a call that gives to a side output alone gives nothing",
@@ -53,7 +53,7 @@ OPERATORS = (
     ),
     Mutant(
         "failed-call-leaves-its-values",
-        "core/chain/collector.py",
+        "core/chain/emission.py",
         "        del self._records[length:]\n        del self._times[length:]\n",
         "        del self._times[length:]\n",
         "values of a call that has failed go out with those of the next",
@@ -69,7 +69,7 @@ OPERATORS = (
     ),
     Mutant(
         "inlined-loop-keeps-a-stale-kind",
-        "core/chain/collector.py",
+        "core/chain/emission.py",
         "        kinds = [kind if (kind := type(item)) in ATOMS else None for item in items]\n"
         "        send(self._own(NOT_COUNTED, value) if None in kinds else value)\n",
         "        kinds: list[type | None] = [type(item) for item in items]\n"
@@ -79,7 +79,7 @@ OPERATORS = (
     ),
     Mutant(
         "inlined-map-keeps-a-stale-kind",
-        "core/chain/copies.py",
+        "core/chain/emission.py",
         "    kinds = [kind if (kind := type(item)) in ATOMS else None for item in items]\n"
         "    send(own(value) if None in kinds else value)\n",
         "    kinds: list[type | None] = [type(item) for item in items]\n"

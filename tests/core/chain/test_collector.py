@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle
-from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.emission import Collector
 from headgate.core.chain.keyed_context import KeySelection
 from headgate.core.operators.record_loops import RecordLoops
 from headgate.core.state.cursor import Cursor

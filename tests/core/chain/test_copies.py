@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headgate.base.elements import Bundle
 from headgate.base.errors import RecordUncopyable
 from headgate.base.values import are_immutable, own, own_all
-from headgate.core.chain.copies import Copier, is_immutable, is_pure
+from headgate.core.chain.emission import Copier, is_immutable, is_pure
 from tests.core.chain.kit import immutables, spoil, values
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.chain.copies import LOOKS
+from headgate.core.chain.emission import LOOKS
 from headgate.core.loops.loops import (
     HOLDERS,
     Gives,

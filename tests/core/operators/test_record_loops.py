@@ -9,8 +9,8 @@ import pytest
 
 from headgate.base.elements import Bundle
 from headgate.base.errors import UserFunctionFailed
-from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.emission import Collector
 from headgate.core.chain.keyed_context import KeySelection
 from headgate.core.loops.loops import LOOPED
 from headgate.core.operators.process import ProcessContext, ReadOnlyTimerService

@@ -23,7 +23,7 @@ from headgate.base.elements import (
 )
 from headgate.base.errors import raise_user_error
 from headgate.base.fields import FieldShape
-from headgate.core.chain.copies import Copier
+from headgate.core.chain.emission import Copier
 from headgate.core.chain.operator import Operator, Output
 from headgate.core.chain.record_failures import FailureStreak, attempt, without
 from headgate.core.chain.spec import OutputTypes, Selector

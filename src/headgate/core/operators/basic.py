@@ -10,9 +10,8 @@ from typing import NoReturn
 
 from headgate.base.elements import Bundle, Key, Record
 from headgate.base.fields import TUPLES, RecordFields, Same
-from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.copies import carried_places, is_immutable, is_pure
+from headgate.core.chain.emission import Collector, carried_places, is_immutable, is_pure
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.outputs import takes_fields
 from headgate.core.chain.user_function import StatefulOperator, UserFunction

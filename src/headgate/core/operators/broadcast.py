@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from headgate.base.elements import MIN_WATERMARK_MS, Key, Record, Watermark
-from headgate.core.chain.collector import TimedContext
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.emission import TimedContext
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.operators.process import TimerCall
 from headgate.core.operators.two_inputs import KeysOf, TwoInputOperator

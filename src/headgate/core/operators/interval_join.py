@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Watermark
-from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.emission import Collector
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.late_records import LateDrops, LateRecords
 from headgate.core.chain.record_failures import FailureStreak

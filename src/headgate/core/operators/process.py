@@ -8,8 +8,8 @@ timer's time.
 from typing import Protocol
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Watermark
-from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.emission import Collector
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.user_function import iterable

@@ -15,9 +15,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from headgate.base.elements import Bundle, Key, Record, Times
 from headgate.base.fields import FieldShape, RecordFields, Same
-from headgate.core.chain.collector import Collector, TimedContext
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.copies import LOOKS, look_parts
+from headgate.core.chain.emission import LOOKS, Collector, TimedContext, look_parts
 from headgate.core.chain.keyed_context import KeySelection
 from headgate.core.chain.outputs import Trail, takes_fields, trail_from
 from headgate.core.chain.record_failures import RecordFailures

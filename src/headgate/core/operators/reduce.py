@@ -16,7 +16,7 @@ from headgate.base.elements import Bundle, Key, Record
 from headgate.base.fields import RecordFields, Same
 from headgate.base.values import own, own_all
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.copies import LOOKS
+from headgate.core.chain.emission import LOOKS
 from headgate.core.chain.keyed_context import KeyedContext, key_check
 from headgate.core.chain.record_failures import FailureStreak, without
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from headgate.base.elements import Bundle, Key, Record, Watermark
-from headgate.core.chain.collector import Collector, TimedContext
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.emission import Collector, TimedContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
 from headgate.core.loops.loops import Gives

@@ -16,8 +16,8 @@ from headgate.base.elements import (
     Record,
     Watermark,
 )
-from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.emission import Collector
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.late_records import LateDrops, LateRecords
 from headgate.core.chain.user_function import StatefulOperator, UserFunction, iterable
