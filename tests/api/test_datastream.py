@@ -8,8 +8,12 @@ import pytest
 
 from headgate.base.errors import PlanInvalid
 from headgate.common import Types
-from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
-from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.one_input import (
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
+    ProcessOperator,
+)
 from headgate.datastream import (
     DataStream,
     FilterFunction,

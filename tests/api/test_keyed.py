@@ -6,8 +6,7 @@ import pytest
 
 from headgate.base.errors import PlanInvalid
 from headgate.common import Row, Types
-from headgate.core.operators.basic import MapOperator
-from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.one_input import KeyedProcessOperator, MapOperator
 from headgate.datastream import (
     DataStream,
     FilterFunction,

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.base.elements import Bundle
 from headgate.core.chain.user_function import UserFunction
-from headgate.core.operators.basic import FlatMapOperator
+from headgate.core.operators.one_input import FlatMapOperator
 from headgate.functions.context import FunctionInitializationContext, SnapshotMoment
 from headgate.functions.state import (
     ListStateDescriptor,

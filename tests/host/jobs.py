@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.base.elements import Record
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext

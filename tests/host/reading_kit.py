@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headgate.base.elements import Record
 from headgate.base.inspections import Found, Inspection
-from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.one_input import KeyedProcessOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext, RuntimeContext

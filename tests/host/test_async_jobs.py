@@ -13,7 +13,7 @@ from headgate.base.errors import TaskCancelled, UserFunctionFailed
 from headgate.base.messages import TaskState
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.async_wait import AsyncWaitOperator
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 from headgate.functions.async_functions import (
     AsyncFunction,
     AsyncRetryStrategy,

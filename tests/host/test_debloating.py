@@ -12,7 +12,7 @@ import pytest
 
 from headgate.base.elements import Record
 from headgate.base.settings import ExchangeSettings
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.plan import ship_strategies as ships
 from tests.host.conftest import MakeExchange

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.base.messages import CheckpointOrder
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator

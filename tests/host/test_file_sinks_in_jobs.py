@@ -23,7 +23,7 @@ from headgate.connectors.files.sink import Encoder, FileSink, PartSink, TextFile
 from headgate.control.life_cycle import JobState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorSnapshot
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import SnapshotMoment

@@ -17,7 +17,7 @@ from headgate.api.runtime import set_runtime
 from headgate.base.elements import MAX_WATERMARK_MS
 from headgate.base.errors import UserFunctionFailed
 from headgate.common import Time
-from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.one_input import KeyedProcessOperator
 from headgate.datastream import (
     BroadcastProcessFunction,
     DataStream,

@@ -13,7 +13,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.broadcast import KeyedBroadcastProcessOperator
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
-from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.one_input import KeyedProcessOperator
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.two_inputs import KeyedCoProcessOperator
 from headgate.core.state.memory import MemoryBackends

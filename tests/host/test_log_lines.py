@@ -12,7 +12,7 @@ import pytest
 
 from headgate.control.life_cycle import JobState
 from headgate.core.operators.async_wait import AsyncWaitOperator
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 from headgate.host.driver.control_server import ControlServer
 from tests.host.conftest import MakeExchange
 from tests.host.control_rig import TIMES, Launcher, ended, workers

@@ -32,7 +32,7 @@ from headgate.base.messages import (
     ToTaskManager,
 )
 from headgate.control.life_cycle import JobState
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext

@@ -11,7 +11,7 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import SettingsInvalid
 from headgate.base.settings import LogFormat, LogLevel, LogSettings
 from headgate.core.chain.context import OperatorContext
-from headgate.core.operators.basic import FlatMapOperator, MapOperator
+from headgate.core.operators.one_input import FlatMapOperator, MapOperator
 from headgate.functions.context import TaskInfo
 from headgate.observe.logs import (
     log_settings,

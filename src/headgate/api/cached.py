@@ -25,7 +25,7 @@ from headgate.api.program import build_program
 from headgate.api.runtime import runtime
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.one_input import ProcessOperator
 from headgate.core.operators.sinks import SinkOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext

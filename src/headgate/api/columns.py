@@ -52,7 +52,7 @@ from headgate.core.columns.operators import (
     ResultBatches,
 )
 from headgate.core.columns.times import BatchTimes, EventTime, times_ms
-from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.one_input import ProcessOperator
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.functions.assigners import (
     WindowAssigner,

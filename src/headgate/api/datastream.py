@@ -43,8 +43,12 @@ from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.watermarks import time_plan
-from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
-from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.one_input import (
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
+    ProcessOperator,
+)
 from headgate.core.operators.sinks import SinkFunctionOperator, SinkOperator
 from headgate.core.operators.timestamps import TimedOperator, TimestampsOperator
 from headgate.functions.assigners import count_assigner

@@ -19,7 +19,7 @@ from headgate.api.windowed import WindowedStream
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.user_function import UserFunction
-from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.one_input import KeyedProcessOperator
 from headgate.core.operators.reduce import AggregateOperator, Aggregation, ReduceOperator
 from headgate.functions.assigners import WindowAssigner, count_assigner
 from headgate.functions.function import (

@@ -15,7 +15,7 @@ from headgate.base.settings import StateBackendKind, StateSettings
 from headgate.connectors.files.sink import TextFileSink
 from headgate.control.life_cycle import JobState
 from headgate.core.chain.context import OperatorContext
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.core.operators.source import SourceOperator

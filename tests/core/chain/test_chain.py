@@ -17,8 +17,7 @@ from headgate.core.chain.operator import Operator, PollResult
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, Selector, ToNetwork, ToOperator
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.operators.basic import FlatMapOperator, MapOperator
-from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.one_input import FlatMapOperator, MapOperator, ProcessOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import TaskInfo

@@ -20,9 +20,8 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import PathUnusable, StateChanged, UserFunctionFailed
 from headgate.core.chain import keyed_context
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
-from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
-from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.one_input import KeyedProcessOperator, MapOperator
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.two_inputs import CoMapOperator
 from headgate.core.state.backend import StateSpec

@@ -5,7 +5,7 @@ from functools import partial
 
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, PartitionSpec, ToNetwork, ToOperator
 from headgate.core.egress.router import RoundRobin
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 
 
 def test_a_chain_travels_to_its_task_manager() -> None:

@@ -23,8 +23,7 @@ from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.outputs import PassedNone, TypedOutput, typed
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, OutputTypes, ToOperator
-from headgate.core.operators.basic import MapOperator
-from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.one_input import MapOperator, ProcessOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.functions.context import TaskInfo
 from headgate.functions.function import OutputTag

@@ -14,7 +14,7 @@ from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.checkpoint.inputs import CheckpointedInputs
 from headgate.core.ingress.deserializer import DeserializationResult
 from headgate.core.ingress.gate import Gate
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 from headgate.core.task import task as task_module
 from headgate.core.task.task import StepResult, Task
 from headgate.functions.context import SnapshotMoment

@@ -10,8 +10,13 @@ from typing import Any
 
 from headgate.base.elements import Bundle
 from headgate.core.chain.operator import Operator
-from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
-from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
+from headgate.core.operators.one_input import (
+    FilterOperator,
+    FlatMapOperator,
+    KeyedProcessOperator,
+    MapOperator,
+    ProcessOperator,
+)
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.two_inputs import (
     CoFlatMapOperator,

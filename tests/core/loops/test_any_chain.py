@@ -15,8 +15,13 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.operator import Operator, PollResult
 from headgate.core.chain.outputs import ChainedOutput, CountingOutput, trail_from
-from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
-from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
+from headgate.core.operators.one_input import (
+    FilterOperator,
+    FlatMapOperator,
+    KeyedProcessOperator,
+    MapOperator,
+    ProcessOperator,
+)
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.function import OutputTag
 from tests.core.chain.kit import INLINING, KeptOutput, open_operator

@@ -17,8 +17,7 @@ from headgate.base.elements import Bundle
 from headgate.base.fields import TUPLES, FieldShape, RecordFields, Same
 from headgate.base.shapes import field_shape
 from headgate.core.chain.operator import Operator
-from headgate.core.operators.basic import MapOperator
-from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.one_input import KeyedProcessOperator, MapOperator
 from headgate.core.operators.reduce import ReduceOperator
 from tests.core.chain.kit import INLINING, KeptOutput
 from tests.core.loops.program_kit import (

@@ -18,7 +18,7 @@ from headgate.core.loops.made_records import (
     assigning_class,
     written_down,
 )
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 from tests.core.chain.kit import INLINING, KeptOutput, open_operator
 
 

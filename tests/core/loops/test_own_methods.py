@@ -6,7 +6,7 @@ import pytest
 
 from headgate.base.elements import Bundle
 from headgate.core.loops.own_methods import found_by_code, leaves_alone
-from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.one_input import KeyedProcessOperator
 from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import INLINING, open_operator
 

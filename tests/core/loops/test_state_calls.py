@@ -12,7 +12,7 @@ from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
 from headgate.core.loops.loops import body_of
 from headgate.core.loops.state_calls import InlineState, inline_state, state_attributes
-from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.one_input import KeyedProcessOperator
 from headgate.core.state.cursor import Cursor
 from headgate.core.state.memory import NamespacedValue, PlainList, PlainMap, PlainValue
 from headgate.core.state.opening import (

@@ -16,7 +16,7 @@ from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
 from headgate.core.loops.loops import body_of
 from headgate.core.loops.state_uses import HarmlessNames, StateUses
-from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.one_input import KeyedProcessOperator
 from headgate.functions.state import ListStateDescriptor
 from tests.core.chain.kit import INLINING, definitions_of, open_operator
 

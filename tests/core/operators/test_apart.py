@@ -8,8 +8,7 @@ import pytest
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle
 from headgate.base.fields import RecordFields, Same
 from headgate.core.loops.apart import MOST_FORMS
-from headgate.core.operators.basic import MapOperator
-from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.one_input import KeyedProcessOperator, MapOperator
 from headgate.core.operators.reduce import LOOKS_AT_RESULTS, ReduceOperator
 from headgate.functions.state import ValueStateDescriptor
 from headgate.host.shipping.failures import record_of

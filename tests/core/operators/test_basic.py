@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headgate.base.elements import Bundle
 from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.user_function import PIECE
-from headgate.core.operators.basic import (
+from headgate.core.operators.one_input import (
     FilterOperator,
     FlatMapOperator,
     FunctionOperator,

@@ -19,13 +19,18 @@ from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.chain.user_function import PIECE
 from headgate.core.chain.watermarks import TimePlan, silent
 from headgate.core.operators.async_wait import AsyncWaitOperator
-from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.broadcast import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
 )
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
-from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
+from headgate.core.operators.one_input import (
+    FilterOperator,
+    FlatMapOperator,
+    KeyedProcessOperator,
+    MapOperator,
+    ProcessOperator,
+)
 from headgate.core.operators.reduce import AggregateOperator, ReduceOperator
 from headgate.core.operators.sinks import (
     SinkFunctionOperator,

@@ -15,8 +15,7 @@ import pytest
 
 from headgate.api.row import Row
 from headgate.base.elements import Bundle
-from headgate.core.operators.basic import FilterOperator, MapOperator
-from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.one_input import FilterOperator, MapOperator, ProcessOperator
 from tests.base import shape_kit as kit
 from tests.core.chain.kit import run
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.base.errors import UserFunctionFailed
-from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
+from headgate.core.operators.one_input import KeyedProcessOperator, ProcessOperator
 from headgate.functions.context import TimeDomain
 from headgate.functions.function import OutputTag
 from headgate.functions.state import ListStateDescriptor, ValueStateDescriptor

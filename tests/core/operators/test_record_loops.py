@@ -13,7 +13,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.emission import Collector
 from headgate.core.chain.keyed_context import KeySelection
 from headgate.core.loops.loops import LOOPED
-from headgate.core.operators.process import ProcessContext, ReadOnlyTimerService
+from headgate.core.operators.one_input import ProcessContext, ReadOnlyTimerService
 from headgate.core.operators.record_loops import RecordLoops, ResultLoop
 from headgate.core.state.cursor import Cursor
 from headgate.core.state.memory import PlainValue

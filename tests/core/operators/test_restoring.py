@@ -23,18 +23,19 @@ from headgate.core.columns.operators import (
     PartialsOperator,
     RecordsOperator,
 )
-from headgate.core.operators.basic import (
-    FilterOperator,
-    FlatMapOperator,
-    FunctionOperator,
-    MapOperator,
-)
 from headgate.core.operators.broadcast import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
 )
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
-from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
+from headgate.core.operators.one_input import (
+    FilterOperator,
+    FlatMapOperator,
+    FunctionOperator,
+    KeyedProcessOperator,
+    MapOperator,
+    ProcessOperator,
+)
 from headgate.core.operators.reduce import AggregateOperator, ReduceOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.sorted_input import SortedInput

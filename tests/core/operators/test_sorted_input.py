@@ -19,7 +19,7 @@ from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.broadcast import KeyedBroadcastProcessOperator
-from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.one_input import KeyedProcessOperator
 from headgate.core.operators.sorted_input import PIECE, SortedInput
 from headgate.core.operators.two_inputs import KeyedCoProcessOperator
 from headgate.core.state.memory import MemoryBackends

@@ -12,7 +12,7 @@ from headgate.core.checkpoint.snapshot import SnapshotTask, SnapshotWriting, Tas
 from headgate.core.egress.router import RoundRobin, Router
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.link import Address
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.core.task.assembly import AssembledTask, JobInfo, TaskAssembly

@@ -16,7 +16,7 @@ from headgate.core.checkpoint.snapshot import SnapshotTask
 from headgate.core.egress.router import CustomPartitioner
 from headgate.core.ingress.channel import LocalChannel, UnknownChannel
 from headgate.core.ingress.remote import RemoteChannel
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 from headgate.core.task.assembly import JobInfo
 from headgate.core.task.processors import SourceProcessor
 from tests.arena import assert_all_home

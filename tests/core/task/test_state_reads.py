@@ -5,7 +5,7 @@ from typing import Any
 
 from headgate.base.inspections import ReadState, StateValues
 from headgate.core.chain.context import OperatorContext
-from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.one_input import KeyedProcessOperator
 from headgate.core.task.inspection import MOST_WAITING, StateReads
 from headgate.core.task.mailbox import Mailbox
 from headgate.functions.context import RuntimeContext, TaskInfo

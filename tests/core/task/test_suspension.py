@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headgate.core.chain.operator import Operator
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
-from headgate.core.operators.basic import FlatMapOperator
+from headgate.core.operators.one_input import FlatMapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.task.task import StepResult, Task
 from tests.core.task.kit import Lab, source

@@ -13,7 +13,7 @@ from headgate.base.errors import ProducerFailed, TaskCancelled, UserFunctionFail
 from headgate.base.messages import TaskState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.task import StepResult
 from tests.core.chain.kit import LoggingOperator

@@ -14,7 +14,7 @@ from headgate.core.chain.operator import Operator
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.waiting import Place
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 from headgate.core.operators.two_inputs import CoMapOperator
 from headgate.core.task.environment import Input, RemoteProducer
 from headgate.core.task.inputs import ENDED, NOTHING, NetworkInput

@@ -13,8 +13,13 @@ import pytest
 from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
 from headgate.core.chain.operator import Operator
-from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
-from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
+from headgate.core.operators.one_input import (
+    FilterOperator,
+    FlatMapOperator,
+    KeyedProcessOperator,
+    MapOperator,
+    ProcessOperator,
+)
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.host.shipping.failures import SHOWN_CHARS, describe, record_of, shown

@@ -12,7 +12,7 @@ import pytest
 from headgate.base.errors import BackendMissing, StateUnstorable, UserFunctionFailed
 from headgate.base.messages import TaskState
 from headgate.base.settings import MIB, StateBackendKind, StateSettings
-from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.one_input import KeyedProcessOperator
 from headgate.core.state.memory import MemoryBackends
 from headgate.functions.state import (
     ListStateDescriptor,

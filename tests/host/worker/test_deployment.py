@@ -12,8 +12,12 @@ from headgate.base.elements import PickleSerializer
 from headgate.base.errors import InsufficientBuffers, TaskCancelled, UserFunctionFailed
 from headgate.base.messages import CheckpointOrder, TaskState
 from headgate.control.error_classes import CONSEQUENCES
-from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
-from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.one_input import (
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
+    ProcessOperator,
+)
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.two_inputs import CoMapOperator
 from headgate.functions.context import RuntimeContext

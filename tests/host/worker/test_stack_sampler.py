@@ -212,7 +212,7 @@ def test_lines_are_those_of_the_frames() -> None:
 
 def test_user_code_begins_at_the_first_frame_that_is_not_headgates() -> None:
     package = stack_sampler._PACKAGE
-    own = [f"{package}/host/net/runner.py", f"{package}/core/operators/basic.py"]
+    own = [f"{package}/host/net/runner.py", f"{package}/core/operators/one_input.py"]
     python = ["/usr/lib/python3.11/threading.py"]
     assert user_begin([*python, *own, "/jobs/job.py", f"{package}/core/state/x.py"]) == 3
     assert user_begin([*python, *own, "/usr/lib/python3.11/json/__init__.py"]) == 3

@@ -37,7 +37,7 @@ from headgate.base.inspections import (
 from headgate.base.messages import Inspect, Inspected
 from headgate.base.settings import Compression
 from headgate.core.ingress.waiting import Place, WaitingPiece
-from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.one_input import MapOperator
 from headgate.core.task.inspection import CopiedChannel, CopiedGate
 from headgate.host.net.contact import DriverContact
 from headgate.host.worker.inspections import (

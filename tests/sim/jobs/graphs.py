@@ -15,8 +15,12 @@ from headgate.base.elements import Record
 from headgate.core.chain.async_calls import BatchSettings
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.async_wait import AsyncWaitOperator
-from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
-from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.one_input import (
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
+    ProcessOperator,
+)
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.sinks import SinkOperator, TwoPhaseSinkOperator
 from headgate.core.operators.source import SourceOperator

@@ -12,7 +12,7 @@ from headgate.base.elements import MIN_WATERMARK_MS, Key, Record, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.emission import TimedContext
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.operators.process import TimerCall
+from headgate.core.operators.one_input import TimerCall
 from headgate.core.operators.two_inputs import KeysOf, TwoInputOperator
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import NO_KEY

@@ -22,7 +22,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.snapshots import OperatorSnapshot
-from headgate.core.operators.basic import FunctionOperator
+from headgate.core.operators.one_input import FunctionOperator
 from headgate.functions.context import SnapshotMoment
 from headgate.functions.sink import (
     Committer,

@@ -13,7 +13,7 @@ from headgate.core.chain.emission import Collector, TimedContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
 from headgate.core.loops.loops import Gives
-from headgate.core.operators.process import (
+from headgate.core.operators.one_input import (
     KeyedProcessContext,
     OnTimerContext,
     ProcessContext,

@@ -21,7 +21,7 @@ from headgate.base.errors import FrameInvalid
 from headgate.connectors.dataframe.sink import DataFrameSink
 from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.core.columns.functions import BatchFunction, Projection, RowFilter
-from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.one_input import ProcessOperator
 from headgate.plan.execution_graph import place
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamGraph
