@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.core.chain.runtime import OperatorRuntimeContext
+from headgate.core.chain.context import OperatorRuntimeContext
 from headgate.datastream import functions
 from headgate.datastream.functions import (
     AggregateFunction,

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.context import OperatorContext, OperatorRuntimeContext
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.functions.context import TaskInfo
 from headgate.functions.state import (
     AggregatingState,

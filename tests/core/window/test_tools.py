@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.context import KeyedStates, OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.runtime import KeyedStates
 from headgate.core.state.backend import StateSpec
 from headgate.core.window.user_code import Compartment, WindowTools, merge_values
 from headgate.functions.context import TaskInfo

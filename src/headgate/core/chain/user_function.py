@@ -12,10 +12,9 @@ from typing import Final
 
 from headgate.base.checkpoints import FUNCTION
 from headgate.base.elements import Record
-from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.context import OperatorContext, OperatorRuntimeContext
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot, pack_parts, restored_parts
 from headgate.core.state.opening import StateOpener
 from headgate.core.state.operator_state import OperatorStates

@@ -29,11 +29,10 @@ from headgate.base.elements import (
 from headgate.base.errors import StateBroken
 from headgate.base.messages import ForSources, SourceTimeAnnounced, SplitsAssigned, TimeAnnounced
 from headgate.base.values import own
-from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.context import OperatorContext, OperatorRuntimeContext
 from headgate.core.chain.emission import is_immutable
 from headgate.core.chain.operator import PolledOperator, PollResult
 from headgate.core.chain.outputs import trail_from
-from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.watermarks import OWN_TIME, Marking, Stamper, TimePlan
 from headgate.core.loops.steps import Step

@@ -9,10 +9,9 @@ from typing import Final
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, StreamStatus, Watermark
 from headgate.base.fields import FieldShape
-from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.context import OperatorContext, OperatorRuntimeContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.outputs import takes_fields
-from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.watermarks import (
     CustomWatermarks,
     Marking,
