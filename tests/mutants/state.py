@@ -140,7 +140,7 @@ STATE = (
     ),
     Mutant(
         "restored-processing-timer-sleeps",
-        "core/chain/timer_service.py",
+        "core/chain/keyed_context.py",
         "            self.watermark_ms = self._behind_ms = watermark_ms\n"
         "        self._await_next()\n",
         "            self.watermark_ms = self._behind_ms = watermark_ms\n",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
-from headgate.core.chain.timer_service import InternalTimerService
+from headgate.core.chain.keyed_context import InternalTimerService
 from headgate.core.state.memory import MemoryBackend
 from headgate.functions.context import TimeDomain
 from tests.core.chain.kit import NOW_MS, HandClock
