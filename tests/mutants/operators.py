@@ -61,7 +61,7 @@ OPERATORS = (
     ),
     Mutant(
         "late-records-sent-twice",
-        "core/chain/late_records.py",
+        "core/chain/left_out.py",
         "        self._records, self._times, self._until_ms = [], [], MAX_WATERMARK_MS\n",
         "        self._until_ms = MAX_WATERMARK_MS\n",
         "late records of a bundle come with every later one again",

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from headgate.base.elements import MAX_WATERMARK_MS
-from headgate.core.chain.late_records import METRIC, LateDrops, LateRecords
-from headgate.core.chain.warning_pace import FIRST_PAUSE_MS
+from headgate.core.chain.left_out import FIRST_PAUSE_MS, METRIC, LateDrops, LateRecords
 from tests.core.chain.kit import KeptOutput, context
 
 

@@ -18,7 +18,8 @@ from headgate.base.errors import (
     TaskCancelled,
     UserFunctionFailed,
 )
-from headgate.core.chain.record_failures import (
+from headgate.core.chain.left_out import (
+    FIRST_PAUSE_MS,
     MOST_RAW_BYTES,
     MOST_REASON_CHARS,
     FailureStreak,
@@ -27,7 +28,6 @@ from headgate.core.chain.record_failures import (
     bundle_without,
     without,
 )
-from headgate.core.chain.warning_pace import FIRST_PAUSE_MS
 from headgate.functions.error_policy import DeadLetter, ErrorPolicy, OnError
 from headgate.functions.function import OutputTag
 from tests.core.chain.kit import KeptOutput, context

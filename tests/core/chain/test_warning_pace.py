@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.chain.warning_pace import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, WarningPace
+from headgate.core.chain.left_out import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, WarningPace
 
 
 def test_the_first_line_comes_at_once_and_the_pauses_double_up_to_an_hour() -> None:

@@ -13,8 +13,8 @@ from headgate.base.elements import Bundle, StreamStatus, Watermark
 from headgate.base.errors import BatchUnfit, StateChanged
 from headgate.connectors.arrow.columns import BatchMaker, RowMaker
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.left_out import RecordFailures
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.columns import operators
 from headgate.core.columns.aggregates import (
     ColumnAggregate,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
 from headgate.base.errors import BatchUnfit, StateChanged
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.record_failures import RecordFailures
+from headgate.core.chain.left_out import RecordFailures
 from headgate.core.columns import window_join, window_rows
 from headgate.core.columns.joined_columns import JOIN_KINDS, JoinedColumns
 from headgate.core.columns.times import EventTime

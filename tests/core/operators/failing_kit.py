@@ -6,8 +6,8 @@ from typing import Any
 
 from headgate.base.elements import Bundle
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.left_out import RecordFailures
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.record_failures import RecordFailures
 from headgate.functions.error_policy import DeadLetter, ErrorPolicy
 from headgate.functions.function import OutputTag
 from tests.core.chain.kit import KeptOutput, context, with_sources

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.record_failures import RecordFailures
+from headgate.core.chain.left_out import RecordFailures
 from headgate.core.state.backend import Backends, KeyedBackend
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from headgate.core.window.operator import WindowOperator

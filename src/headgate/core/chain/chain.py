@@ -11,6 +11,7 @@ from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermar
 from headgate.base.errors import raise_user_error
 from headgate.base.figures import UNKNOWN, AsyncFigures, BatchFigures, OperatorFigures
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.left_out import RecordFailures
 from headgate.core.chain.operator import Operator, Output, PolledOperator, PollResult
 from headgate.core.chain.outputs import (
     ChainedOutput,
@@ -23,7 +24,6 @@ from headgate.core.chain.outputs import (
     run_user_code,
     typed,
 )
-from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.state.reading import StateReader

@@ -24,7 +24,7 @@ from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, K
 from headgate.base.errors import raise_user_error
 from headgate.base.fields import RecordFields
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.record_failures import FailureStreak, attempt, bundle_without
+from headgate.core.chain.left_out import FailureStreak, attempt, bundle_without
 from headgate.core.chain.snapshots import restored_parts
 from headgate.core.state.backend import KeyedBackend, Sweep
 from headgate.core.state.cursor import PLAIN, Namespace, seen

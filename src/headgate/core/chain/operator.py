@@ -20,8 +20,7 @@ from headgate.functions.context import SnapshotMoment
 from headgate.functions.source import SplitLag
 
 if TYPE_CHECKING:
-    from headgate.core.chain.late_records import LateDrops
-    from headgate.core.chain.record_failures import RecordFailures
+    from headgate.core.chain.left_out import LateDrops, RecordFailures
 
 
 class Output(Protocol):

@@ -24,8 +24,8 @@ from headgate.base.elements import (
 from headgate.base.errors import raise_user_error
 from headgate.base.fields import FieldShape
 from headgate.core.chain.emission import Copier
+from headgate.core.chain.left_out import FailureStreak, attempt, without
 from headgate.core.chain.operator import Operator, Output
-from headgate.core.chain.record_failures import FailureStreak, attempt, without
 from headgate.core.chain.spec import OutputTypes, Selector
 from headgate.core.egress.writer import STAGED_RECORDS, RecordWriter
 from headgate.core.loops.steps import Step

@@ -21,8 +21,8 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.base.fields import FieldShape
+from headgate.core.chain.left_out import FailureStreak, attempt, bundle_without, without
 from headgate.core.chain.operator import Output
-from headgate.core.chain.record_failures import FailureStreak, attempt, bundle_without, without
 from headgate.core.chain.user_function import UserFunction
 from headgate.core.state.key_taking import part_of
 from headgate.functions.context import RuntimeContext

@@ -14,9 +14,8 @@ import pyarrow as pa
 from headgate.base.elements import Bundle, LatencyMarker, Record, StreamStatus, Watermark
 from headgate.base.errors import BatchUnfit, RecordUnfit
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.late_records import LateDrops
+from headgate.core.chain.left_out import FailureStreak, LateDrops, RecordFailures
 from headgate.core.chain.operator import Operator, Output
-from headgate.core.chain.record_failures import FailureStreak, RecordFailures
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.columns.aggregates import PartialAggregation, PartialRecords, from_python
 from headgate.core.columns.batches import batch_in, is_unfit, marked_unfit, unmarked

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.late_records import LateDrops, how_late
+from headgate.core.chain.left_out import LateDrops, how_late
 from headgate.core.chain.user_function import StatefulOperator
 from headgate.core.columns.batches import batch_in
 from headgate.core.columns.joined_columns import JoinedColumns, MatchedRows, dense, key_numbers

@@ -35,7 +35,7 @@ from headgate.core.chain.async_queue import (
     UnorderedQueue,
 )
 from headgate.core.chain.context import OperatorContext, OperatorRuntimeContext
-from headgate.core.chain.record_failures import FailureStreak, bundle_without
+from headgate.core.chain.left_out import FailureStreak, bundle_without
 from headgate.core.chain.snapshots import restored_parts
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
 from headgate.functions.async_functions import AsyncFunction, AsyncRetryStrategy, BatchAsyncFunction

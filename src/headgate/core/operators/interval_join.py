@@ -13,8 +13,7 @@ from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Waterm
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.emission import Collector
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
-from headgate.core.chain.late_records import LateDrops, LateRecords
-from headgate.core.chain.record_failures import FailureStreak
+from headgate.core.chain.left_out import FailureStreak, LateDrops, LateRecords
 from headgate.core.chain.user_function import StatefulOperator, UserFunction, iterable
 from headgate.core.state.backend import StateSpec
 from headgate.functions.context import TimeDomain

@@ -17,8 +17,8 @@ from headgate.base.fields import TUPLES, RecordFields, Same
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.emission import Collector, carried_places, is_immutable, is_pure
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
+from headgate.core.chain.left_out import RecordFailures
 from headgate.core.chain.outputs import takes_fields
-from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.user_function import StatefulOperator, UserFunction, iterable
 from headgate.core.loops.loops import Gives
 from headgate.core.loops.steps import Step, step_of

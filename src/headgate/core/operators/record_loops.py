@@ -18,8 +18,8 @@ from headgate.base.fields import FieldShape, RecordFields, Same
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.emission import LOOKS, Collector, TimedContext, look_parts
 from headgate.core.chain.keyed_context import KeySelection
+from headgate.core.chain.left_out import RecordFailures
 from headgate.core.chain.outputs import Trail, takes_fields, trail_from
-from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.user_function import iterable
 from headgate.core.loops.apart import ApartLoop, ApartLoops, FieldForm, apart_loop
 from headgate.core.loops.bodies import InlineBody

@@ -18,7 +18,7 @@ from headgate.base.values import own, own_all
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.emission import LOOKS
 from headgate.core.chain.keyed_context import KeyedContext, key_check
-from headgate.core.chain.record_failures import FailureStreak, without
+from headgate.core.chain.left_out import FailureStreak, without
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
 from headgate.core.loops.apart import ApartLoop, ApartLoops, FieldForm, apart_loop
 from headgate.core.loops.bodies import InlineBody

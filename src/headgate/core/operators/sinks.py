@@ -19,8 +19,8 @@ from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record
 from headgate.base.errors import ConnectorError, HeadgateError, StateBroken
 from headgate.base.moved import loads
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.left_out import RecordFailures
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.operators.one_input import FunctionOperator
 from headgate.functions.context import SnapshotMoment

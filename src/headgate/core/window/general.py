@@ -16,7 +16,7 @@ from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, K
 from headgate.base.values import own
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.late_records import LateRecords
+from headgate.core.chain.left_out import LateRecords
 from headgate.core.state.backend import StateSpec
 from headgate.core.window.contents import open_contents
 from headgate.core.window.spec import WindowPlan

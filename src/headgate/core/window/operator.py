@@ -19,7 +19,7 @@ from headgate.base.elements import (
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.emission import Collector
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
-from headgate.core.chain.late_records import LateDrops, LateRecords
+from headgate.core.chain.left_out import LateDrops, LateRecords
 from headgate.core.chain.user_function import StatefulOperator, UserFunction, iterable
 from headgate.core.window.general import GeneralKeeper, MergingKeeper, Parts, WindowKeeper
 from headgate.core.window.restored import adopt, holds_general_state, settle_contents

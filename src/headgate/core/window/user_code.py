@@ -14,7 +14,7 @@ from headgate.base.elements import MAX_WATERMARK_MS, Record
 from headgate.core.chain.context import KeyedStates, OperatorContext, OperatorRuntimeContext
 from headgate.core.chain.emission import Collector
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.record_failures import RecordFailures
+from headgate.core.chain.left_out import RecordFailures
 from headgate.core.chain.user_function import UserFunction, iterable
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import Cursor, Namespace

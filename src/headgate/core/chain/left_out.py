@@ -1,16 +1,22 @@
-"""Records that fail: what an operator with an error policy does instead of failing the job.
+"""Records that an operator leaves out: those that fail, and those that come too late.
 
-Operators try whole bundles and go on behind the record that failed, so a record that does not
-fail costs nothing. Law: only what user code has raised for one record is left out, never an error
-of Headgate's own or of an operator behind, a cancellation, ``exit()`` or a lack of memory. The
-first failure of an operator is logged with its traceback, later ones are counted in a line now and
-then. A task that leaves out too many records in a row without a reader fails.
+Failures, with an error policy: operators try whole bundles and go on after the record that failed,
+so a record that does not fail costs nothing. Law: only what user code has raised for one record is
+left out, never an error of Headgate's own or of an operator downstream, a cancellation, ``exit()``
+or a lack of memory. The first failure of an operator is logged with its traceback, later ones are
+counted in a line now and then. A task that leaves out too many records in a row without a reader
+fails.
+
+Late records go to a side output, or are counted and dropped. Law: the late records of a bundle
+leave together, with their times. What is dropped is counted for the whole operator, with how much
+too late the latest came, and written to the log: at once, then ever less often.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
-from headgate.base.elements import Bundle, Record, error_text
+from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Record, error_text
 from headgate.base.errors import (
     BatchUnfit,
     ConnectorError,
@@ -23,13 +29,49 @@ from headgate.base.errors import (
 from headgate.base.values import own
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Output
-from headgate.core.chain.warning_pace import WarningPace
 from headgate.functions.error_policy import DeadLetter, ErrorPolicy, OnError
+
+METRIC: Final = "numLateRecordsDropped"
+FIRST_PAUSE_MS: Final = 60_000.0
+LONGEST_PAUSE_MS: Final = 3_600_000.0
 
 MOST_RAW_BYTES: Final = 64 * 1024
 MOST_REASON_CHARS: Final = 2_000
 
 T = TypeVar("T")
+
+
+class WarningPace:
+    """When to log what happens over and over: at once, then ever less often.
+
+    Law: the pauses double from a minute to an hour, and nothing that was counted is lost: the next
+    line has it, or the one at the end.
+    """
+
+    def __init__(self) -> None:
+        self._unwritten = 0
+        self._pause_ms = FIRST_PAUSE_MS
+        self._next_ms = -math.inf
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there was a first line."""
+        return self._next_ms > -math.inf
+
+    def count(self, number: int, now_ms: float) -> int:
+        """So many more; returns how many the line is about that is due now, 0: none is."""
+        self._unwritten += number
+        if now_ms < self._next_ms:
+            return 0
+        if self.has_begun:
+            self._pause_ms = min(2 * self._pause_ms, LONGEST_PAUSE_MS)
+        self._next_ms = now_ms + self._pause_ms
+        return self.rest()
+
+    def rest(self) -> int:
+        """How many no line was about yet; from now on they count as written."""
+        rest, self._unwritten = self._unwritten, 0
+        return rest
 
 
 class RecordFailures:
@@ -305,3 +347,93 @@ def _owned(record: Record, cut: list[str]) -> Record:
             f"record: a {type(record).__name__}, which cannot be copied ({shown_error(error)})"
         )
         return None
+
+
+class LateDrops:
+    """What one operator of a task has dropped because it came too late."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        self.count = 0
+        self.most_ms = 0
+        """How much too late the latest came: had the watermark been so much lower, or were so much
+        more lateness allowed, nothing would have been dropped. 0: event time had ended."""
+        self.last_ms = 0
+        """The same of the last late records, also of those that went to a side output."""
+        self._context = context
+        self._pace = WarningPace()
+        context.metrics.gauge(METRIC, lambda: self.count)
+
+    def add(self, count: int, late_ms: int) -> None:
+        """So many more, the latest of which came ``late_ms`` too late."""
+        self.count += count
+        self.most_ms = max(self.most_ms, late_ms)
+        self._write(self._pace.count(count, self._context.elapsed_ms()))
+
+    def close(self) -> None:
+        """Write of those that no line was about yet."""
+        self._write(self._pace.rest())
+
+    def _write(self, count: int) -> None:
+        if not count:
+            return
+        task = self._context.task
+        dropped = f"{count:,} records came too late and were dropped"
+        if count == 1:
+            dropped = "1 record came too late and was dropped"
+        self._context.warn(
+            f"operator {self._context.operator!r} ({task.subtask + 1}/{task.parallelism}): "
+            f"{dropped}, {self.count:,} so far, {self._how_late}, or give late records a side "
+            f"output",
+            None,
+        )
+
+    @property
+    def _how_late(self) -> str:
+        if not self.most_ms:
+            return (
+                "after the end of event time; do not let event time end in one input while "
+                "another one still has records"
+            )
+        return (
+            f"up to {self.most_ms:,} ms too late; allow more out-of-orderness in the watermark "
+            f"strategy or more lateness"
+        )
+
+
+def how_late(watermark_ms: int, until_ms: int) -> int:
+    """By how much something is too late that the watermark ``until_ms`` is the first to exclude.
+
+    0 after the end of event time: no lateness would have helped.
+    """
+    return 0 if watermark_ms == MAX_WATERMARK_MS else watermark_ms - until_ms + 1
+
+
+class LateRecords:
+    """Of one input; ``tag`` is the id of their side output, None: they are dropped."""
+
+    def __init__(self, tag: str | None, output: Output, drops: LateDrops) -> None:
+        self._tag = tag
+        self._output = output
+        self._drops = drops
+        self._records: list[Record] = []
+        self._times: list[int | None] = []
+        self._until_ms = MAX_WATERMARK_MS
+
+    def take(self, record: Record, timestamp: int, until_ms: int) -> None:
+        """One of them; with a watermark below ``until_ms`` it would not have been late."""
+        self._records.append(record)
+        self._times.append(timestamp)
+        if until_ms < self._until_ms:
+            self._until_ms = until_ms
+
+    def flush(self, watermark_ms: int) -> None:
+        """Send on what was collected, or count it."""
+        if not self._records:
+            return
+        late = Bundle(self._records, self._times)
+        self._drops.last_ms = how_late(watermark_ms, self._until_ms)
+        self._records, self._times, self._until_ms = [], [], MAX_WATERMARK_MS
+        if self._tag is None:
+            self._drops.add(len(late.records), self._drops.last_ms)
+        else:
+            self._output.collect_side(self._tag, late)
