@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from headgate.core.chain.async_calls import AsyncWork, ImmediateCalls, Retry
+from headgate.core.chain.async_calls import AsyncWork, Retry
 from headgate.core.chain.async_queue import PendingCall
+from headgate.core.chain.immediate_calls import ImmediateCalls
 from tests.core.chain.kit import StubRetryStrategy
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from headgate.core.chain.async_calls import AsyncWork, ImmediateCalls
+from headgate.core.chain.async_calls import AsyncWork
 from headgate.core.chain.async_queue import PendingCall
-from headgate.core.chain.batch_calls import ImmediateBatchCalls, immediate_calls
+from headgate.core.chain.immediate_calls import ImmediateBatchCalls, ImmediateCalls, immediate_calls
 from headgate.functions.async_functions import Batching, RateLimit, RateLimited
 from headgate.functions.time import Time
 from tests.core.chain.batch_kit import Negate, batch_work

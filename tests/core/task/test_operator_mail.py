@@ -3,7 +3,7 @@
 from typing import Any
 
 from headgate.base.elements import Bundle
-from headgate.core.chain.async_calls import ImmediateCalls
+from headgate.core.chain.immediate_calls import ImmediateCalls
 from headgate.core.chain.operator import Operator
 from headgate.core.egress.partition import cannot_wait
 from headgate.core.task.mailbox import Mailbox

@@ -6,7 +6,7 @@ back once, unless the calls are closed before. ``ImmediateCalls`` is the driver 
 without an event loop.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -125,79 +125,6 @@ class AsyncCalls(Protocol):
 
 StartCalls: TypeAlias = Callable[[AsyncWork | BatchWork, Callable[[], None]], AsyncCalls]
 """Makes the calls of one operator; the second argument is to be called when some have ended."""
-
-
-class ImmediateCalls:
-    """Makes each call when it is submitted, to its end; no timeouts, no pauses before retries."""
-
-    def __init__(self, work: AsyncWork, completed: Callable[[], None]) -> None:
-        self._work = work
-        self._done: list[PendingCall] = []
-        self._open = True
-        try:
-            run_at_once(work.begin())
-        except BaseException:
-            self.close()
-            raise
-
-    def submit(self, slots: list[PendingCall]) -> None:
-        for slot in slots:
-            try:
-                slot.results = self._work.results_of(self._call(slot.record))
-            except Exception as error:
-                slot.error = error
-        self._done += slots
-
-    def input_ended(self) -> None:
-        """Nobody waits for more."""
-
-    def figures(self) -> BatchFigures | None:
-        return None
-
-    def has_completed(self) -> bool:
-        return bool(self._done)
-
-    def take(self) -> list[PendingCall]:
-        done, self._done = self._done, []
-        return done
-
-    def run(self, action: Callable[[], Record]) -> Record:
-        return action()
-
-    def close(self) -> None:
-        if self._open:
-            self._open = False
-            run_at_once(self._work.end())
-
-    def _call(self, record: Record) -> Record:
-        attempt, retry = 1, self._work.retry
-        while True:
-            found: Record = None
-            error: Exception | None = None
-            try:
-                found = run_at_once(self._work.function.async_invoke(record))
-            except Exception as trouble:
-                error = trouble
-            if retry is None or retry.pause_ms(attempt, found, error) is None:
-                if error is not None:
-                    raise error
-                return found
-            attempt += 1
-
-
-def run_at_once(started: Record) -> Record:
-    """Step a coroutine to its end; what waits for the world cannot run without an event loop."""
-    if not isinstance(started, Coroutine):
-        return started
-    try:
-        while True:
-            waits_for = started.send(None)
-            if waits_for is not None:
-                raise RuntimeError(f"there is no event loop here, and a call waits: {waits_for!r}")
-    except StopIteration as end:
-        return end.value
-    finally:
-        started.close()
 
 
 def _check_list(found: Record, whose: str) -> None:

@@ -11,7 +11,7 @@ from typing import NoReturn, Protocol
 from headgate.base.elements import Record
 from headgate.base.spilling import SpillRoom
 from headgate.core.chain.async_calls import StartCalls
-from headgate.core.chain.batch_calls import immediate_calls
+from headgate.core.chain.immediate_calls import immediate_calls
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.loops.definitions import Definition
 from headgate.core.state.backend import Backends, KeyedBackend

@@ -22,9 +22,9 @@ from headgate.base.inspections import ReadState
 from headgate.base.messages import ForTasks, OnCheckpoints, TaskFigures, TaskState
 from headgate.base.spilling import SpillRoom
 from headgate.core.chain.async_calls import StartCalls
-from headgate.core.chain.batch_calls import immediate_calls
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock, OperatorContext
+from headgate.core.chain.immediate_calls import immediate_calls
 from headgate.core.chain.outputs import Loan
 from headgate.core.chain.spec import OperatorSpec
 from headgate.core.checkpoint.inputs import CheckpointedInputs, give_back

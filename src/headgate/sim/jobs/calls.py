@@ -13,15 +13,10 @@ from typing import Final
 
 from headgate.base.elements import Record
 from headgate.base.figures import BatchFigures
-from headgate.core.chain.async_calls import (
-    AsyncCalls,
-    AsyncWork,
-    BatchWork,
-    ImmediateCalls,
-    run_at_once,
-)
+from headgate.core.chain.async_calls import AsyncCalls, AsyncWork, BatchWork
 from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.batch_scheduler import BatchScheduler, CallBatch
+from headgate.core.chain.immediate_calls import ImmediateCalls, run_at_once
 from headgate.sim.worker import SimWorker
 
 NO_TIMEOUT_MS: Final = 1e9
