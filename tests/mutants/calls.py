@@ -72,7 +72,7 @@ CALLS = (
     ),
     Mutant(
         "cache-ttl-off-by-one",
-        "core/chain/call_cache.py",
+        "core/chain/batch_scheduler.py",
         "if now_ms >= found.until_ms:",
         "if now_ms > found.until_ms:",
         "a result is used when it is as old as its time to live",
@@ -80,7 +80,7 @@ CALLS = (
     ),
     Mutant(
         "cache-evicts-what-is-used",
-        "core/chain/call_cache.py",
+        "core/chain/batch_scheduler.py",
         "        self._results.move_to_end(key)\n        return found\n",
         "        return found\n",
         "the result that is used most gives way first",
@@ -96,7 +96,7 @@ CALLS = (
     ),
     Mutant(
         "batch-over-its-cost",
-        "core/chain/call_batcher.py",
+        "core/chain/batch_scheduler.py",
         "            if more > self._max_cost and count:\n",
         "            if cost > self._max_cost and count:\n",
         "a batch costs more than a call may",
@@ -104,7 +104,7 @@ CALLS = (
     ),
     Mutant(
         "last-batch-waits",
-        "core/chain/call_batcher.py",
+        "core/chain/batch_scheduler.py",
         "        self._waiting = deque((call, -math.inf) for call, _ in self._waiting)\n",
         "",
         "at the end of its input a job waits for records that do not come",

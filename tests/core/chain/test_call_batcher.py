@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headgate.core.chain.async_queue import PendingCall
-from headgate.core.chain.call_batcher import CallBatcher, PricedCall
+from headgate.core.chain.batch_scheduler import CallBatcher, PricedCall
 
 
 def priced(*costs: float) -> list[PricedCall]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate.core.chain.async_queue import PendingCall
-from headgate.core.chain.call_cache import ResultCache
+from headgate.core.chain.batch_scheduler import ResultCache
 
 
 def value(cache: ResultCache, key: Hashable, now_ms: float) -> object:

@@ -1,8 +1,9 @@
 """Which batches are called when, and what becomes of their outcomes.
 
-Records wait for their batch, the batch for the rate limit and for one of ``max_calls`` places; then
-its call begins. A batch that waits for the limit takes more records until it is full. The timeout
-runs while a batch is called and while it pauses before a retry; not while it waits for the limit.
+Records wait for their batch (``CallBatcher``), the batch for the rate limit and for one of
+``max_calls`` places; then its call begins. A batch that waits for the limit takes more records
+until it is full. The timeout runs while a batch is called and while it pauses before a retry; not
+while it waits for the limit. Results may be kept for others with the same key (``ResultCache``).
 Law: every record that was submitted is answered once, by a result, an error or ``timeout``; a batch
 is waiting, called, pausing or over.
 
@@ -11,23 +12,153 @@ which to cancel.
 """
 
 import math
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
 from enum import Enum
 from heapq import heapify, heappop, heappush
 from numbers import Real
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from headgate.base.elements import Record
 from headgate.base.figures import BatchFigures
 from headgate.base.values import own, own_all
 from headgate.core.chain.async_calls import BatchWork
 from headgate.core.chain.async_queue import PendingCall
-from headgate.core.chain.call_batcher import CallBatcher, PricedCall
-from headgate.core.chain.call_cache import ResultCache
 from headgate.core.chain.rate_limiter import RateLimiter
 from headgate.functions.async_functions import RateLimited
 from headgate.functions.time import measured_ms
+
+PricedCall: TypeAlias = tuple[PendingCall, float]
+"""A record on its way, and what it costs."""
+
+
+class CallBatcher:
+    """Records that wait for a call, and how many of them the next batch takes.
+
+    Law: batches keep the order of the records, and each record is in one of them. A batch has at
+    most ``max_records`` records, and costs at most ``max_cost`` unless it is a single record. It is
+    due once it can take no more, once its first record has waited ``max_wait_ms``, or once no
+    record follows. Records are counted as they come, so that each is looked at once.
+    """
+
+    def __init__(self, max_records: int, max_wait_ms: float, max_cost: float = math.inf) -> None:
+        self._max_records = max_records
+        self._max_wait_ms = max_wait_ms
+        self._max_cost = max_cost
+        self._waiting: deque[tuple[PricedCall, float]] = deque()
+        """With the time until which they wait for others."""
+        self._count = 0
+        """Records of the next batch."""
+        self._is_full = False
+        self.cost = 0.0
+        """Of the next batch."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, calls: list[PricedCall], now_ms: float) -> None:
+        """These wait for their batch from now on."""
+        until_ms = now_ms + self._max_wait_ms
+        self._waiting.extend((call, until_ms) for call in calls)
+        if not self._is_full:
+            self._fill()
+
+    def input_ended(self) -> None:
+        """No record follows, so that none waits for others."""
+        self._max_wait_ms = -math.inf
+        self._waiting = deque((call, -math.inf) for call, _ in self._waiting)
+
+    def due_ms(self) -> float | None:
+        """When the next batch is due; it may be in the past. None: there is no record."""
+        if not self._waiting:
+            return None
+        return -math.inf if self._is_full else self._waiting[0][1]
+
+    def take(self) -> list[PricedCall]:
+        """The next batch, whether it is due or not."""
+        taken = [self._waiting.popleft()[0] for _ in range(self._count)]
+        self._count, self.cost, self._is_full = 0, 0.0, False
+        self._fill()
+        return taken
+
+    def check(self) -> None:
+        """The law; for tests."""
+        assert self._count <= min(self._max_records, len(self._waiting))
+        assert bool(self._count) == bool(self._waiting)
+        assert self.cost <= self._max_cost or self._count == 1
+        assert self._is_full or self._count == len(self._waiting)
+
+    def _fill(self) -> None:
+        waiting, count, cost = self._waiting, self._count, self.cost
+        for place in range(count, min(len(waiting), self._max_records)):
+            more = cost + waiting[place][0][1]
+            if more > self._max_cost and count:
+                self._is_full = True
+                break
+            count, cost = count + 1, more
+        self._is_full = self._is_full or count == self._max_records or cost >= self._max_cost
+        self._count, self.cost = count, cost
+
+
+class CachedResult(NamedTuple):
+    """What a call has returned for a record."""
+
+    value: Record
+    until_ms: float
+
+
+class ResultCache:
+    """Results of calls by key, for a while. Keys are compared as those of a dict.
+
+    Law: at most ``max_entries`` results are kept, and the one that was not used for the longest
+    time gives way; none is used once it is ``ttl_ms`` old. For each key at most one call is in
+    flight: those who ask meanwhile wait for it.
+    """
+
+    def __init__(self, max_entries: int, ttl_ms: float) -> None:
+        self._max_entries = max_entries
+        self._ttl_ms = ttl_ms
+        self._results: OrderedDict[Hashable, CachedResult] = OrderedDict()
+        self._waiting: dict[Hashable, list[PendingCall]] = {}
+        """By key that is being called for, those who wait for the same result."""
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def find(self, key: Hashable, now_ms: float) -> CachedResult | None:
+        """The result of this key, if there is a recent one."""
+        found = self._results.get(key)
+        if found is None:
+            return None
+        if now_ms >= found.until_ms:
+            del self._results[key]
+            return None
+        self._results.move_to_end(key)
+        return found
+
+    def try_begin(self, key: Hashable, call: PendingCall) -> bool:
+        """Whether a call for this key is to be made; else ``call`` waits for the one in flight."""
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            self._waiting[key] = []
+            return True
+        waiting.append(call)
+        return False
+
+    def ended(self, key: Hashable) -> list[PendingCall]:
+        """The call for this key has ended: those who have waited for it."""
+        return self._waiting.pop(key)
+
+    def store(self, key: Hashable, value: Record, now_ms: float) -> None:
+        """Keep the result of a call."""
+        self._results[key] = CachedResult(value, now_ms + self._ttl_ms)
+        self._results.move_to_end(key)
+        if len(self._results) > self._max_entries:
+            self._results.popitem(last=False)
+
+    def check(self) -> None:
+        """The law; for tests."""
+        assert len(self._results) <= self._max_entries
 
 
 class BatchState(Enum):
