@@ -4,15 +4,16 @@ from collections.abc import Sequence
 from math import inf
 
 from headgate.base.checkpoints import SplitData, Stop
-from headgate.core.operators.assigned_splits import (
+from headgate.core.operators.source_splits import (
     FAST_MS,
     MOST,
     QUIET_MS,
     SLOW_MS,
     AssignedSplits,
     FinishedSplits,
+    IdentifiedSplit,
+    SplitProgress,
 )
-from headgate.core.operators.source_splits import IdentifiedSplit, SplitProgress
 from headgate.functions.context import SnapshotMoment
 from tests.core.operators.kit import ScriptedSource
 

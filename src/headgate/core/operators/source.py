@@ -11,7 +11,7 @@ event time. It is polled again at the latest when a split is to be marked idle.
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +21,6 @@ from typing import Final
 
 from headgate.base.elements import (
     MAX_WATERMARK_MS,
-    MIN_WATERMARK_MS,
     Bundle,
     StreamStatus,
     Watermark,
@@ -36,8 +35,9 @@ from headgate.core.chain.outputs import trail_from
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.watermarks import OWN_TIME, Marking, Stamper, TimePlan
 from headgate.core.loops.steps import Step
-from headgate.core.operators.assigned_splits import AssignedSplits, FinishedSplits
 from headgate.core.operators.source_splits import (
+    AssignedSplits,
+    FinishedSplits,
     IdentifiedSplit,
     SplitProgress,
     assign_splits,
@@ -47,7 +47,12 @@ from headgate.core.operators.source_splits import (
     was_listed,
     write_splits,
 )
-from headgate.core.operators.source_time import SharedTime, SplitWatermark, SplitWatermarks
+from headgate.core.operators.source_time import (
+    SharedTime,
+    SourceAlignment,
+    SplitWatermark,
+    SplitWatermarks,
+)
 from headgate.functions.context import SnapshotMoment
 from headgate.functions.source import (
     Position,
@@ -57,64 +62,11 @@ from headgate.functions.source import (
     nothing_left,
     sum_lags,
 )
-from headgate.functions.watermarks import AlignmentGroup
 
 POLL_RECORDS: Final = 1024
 
 LAG_MS: Final = 5.0
 """For so long splits are asked what is left of them; the others have their turn the next time."""
-
-
-class SourceAlignment:
-    """Keeps the splits of a task near those of its alignment group, which may run anywhere.
-
-    It reports the task's event time at intervals; the driver announces that of the slowest. Law: a
-    split further ahead than the drift is not read, and before the first announcement none beyond
-    its first records.
-    """
-
-    def __init__(
-        self,
-        alignment: AlignmentGroup,
-        context: OperatorContext,
-        least_ms: Callable[[], int | None],
-    ) -> None:
-        """``least_ms`` returns the event time of the slowest split; None: all are idle."""
-        self.limit_ms = MIN_WATERMARK_MS
-        """A split that is further than this waits."""
-        self._alignment = alignment
-        self._context = context
-        self._least_ms = least_ms
-        self._reported_ms: int | None = None
-        self._closed = False
-        self._report()
-
-    def announced(self, group: str, watermark_ms: int | None) -> None:
-        """The event time of the slowest task of a group; None: all are idle."""
-        if group == self._alignment.group:
-            ahead_ms = MAX_WATERMARK_MS if watermark_ms is None else watermark_ms
-            self.limit_ms = min(MAX_WATERMARK_MS, ahead_ms + self._alignment.drift_ms)
-
-    def paused(self) -> None:
-        """All splits wait. If none had begun at the last report, report at once.
-
-        Otherwise all tasks would start with the next report, perhaps a second later.
-        """
-        if self._reported_ms == MIN_WATERMARK_MS:
-            self._tell()
-
-    def close(self) -> None:
-        """Report no more."""
-        self._closed = True
-
-    def _report(self) -> None:
-        if not self._closed:
-            self._tell()
-            self._context.later(self._alignment.interval_ms, self._report)
-
-    def _tell(self) -> None:
-        self._reported_ms = self._least_ms()
-        self._context.tell_time(self._alignment.group, self._reported_ms)
 
 
 @dataclass(slots=True, eq=False)

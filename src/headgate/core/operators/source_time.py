@@ -1,4 +1,4 @@
-"""Event time of a source task: of its splits, and together with the other tasks of its source.
+"""Event time of a source task: of its splits, with other tasks of its source, with other sources.
 
 Each split has its own event time; the minimum over those that are not idle goes out and never goes
 back. Tasks of an endless source that get splits while they run share theirs through the driver.
@@ -11,11 +11,12 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-from headgate.base.elements import MIN_WATERMARK_MS, Bundle, StreamStatus
+from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, StreamStatus
 from headgate.base.messages import SourceTimeAnnounced
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Output
 from headgate.core.chain.watermarks import TimedOutput
+from headgate.functions.watermarks import AlignmentGroup
 
 REPORT_MS: Final = 100.0
 """Between two reports of a task that only moves on."""
@@ -190,3 +191,55 @@ class SharedTime:
     def _report_later(self) -> None:
         self._awaits_report = False
         self.report()
+
+
+class SourceAlignment:
+    """Keeps the splits of a task near those of its alignment group, which may run anywhere.
+
+    It reports the task's event time at intervals; the driver announces that of the slowest. Law: a
+    split further ahead than the drift is not read, and before the first announcement none beyond
+    its first records.
+    """
+
+    def __init__(
+        self,
+        alignment: AlignmentGroup,
+        context: OperatorContext,
+        least_ms: Callable[[], int | None],
+    ) -> None:
+        """``least_ms`` returns the event time of the slowest split; None: all are idle."""
+        self.limit_ms = MIN_WATERMARK_MS
+        """A split that is further than this waits."""
+        self._alignment = alignment
+        self._context = context
+        self._least_ms = least_ms
+        self._reported_ms: int | None = None
+        self._closed = False
+        self._report()
+
+    def announced(self, group: str, watermark_ms: int | None) -> None:
+        """The event time of the slowest task of a group; None: all are idle."""
+        if group == self._alignment.group:
+            ahead_ms = MAX_WATERMARK_MS if watermark_ms is None else watermark_ms
+            self.limit_ms = min(MAX_WATERMARK_MS, ahead_ms + self._alignment.drift_ms)
+
+    def paused(self) -> None:
+        """All splits wait. If none had begun at the last report, report at once.
+
+        Otherwise all tasks would start with the next report, perhaps a second later.
+        """
+        if self._reported_ms == MIN_WATERMARK_MS:
+            self._tell()
+
+    def close(self) -> None:
+        """Report no more."""
+        self._closed = True
+
+    def _report(self) -> None:
+        if not self._closed:
+            self._tell()
+            self._context.later(self._alignment.interval_ms, self._report)
+
+    def _tell(self) -> None:
+        self._reported_ms = self._least_ms()
+        self._context.tell_time(self._alignment.group, self._reported_ms)
