@@ -58,7 +58,7 @@ class BatchSettings:
 
 @dataclass(frozen=True, slots=True)
 class BatchWork:
-    """The same as ``AsyncWork`` for calls in batches."""
+    """What a driver has to do for calls in batches; see ``AsyncWork``."""
 
     function: BatchAsyncFunction[Record, Record]
     begin: Callable[[], object]
@@ -69,7 +69,7 @@ class BatchWork:
     settings: BatchSettings = BatchSettings(Batching())
     operator: str = ""
     parallelism: int = 1
-    """Of the operator; each of its tasks has a share of the rate limit."""
+    """How many tasks the operator has; each has a share of the rate limit."""
     splits_failed: bool = False
     """Whether a failed batch is halved, to find the records that fail."""
 
@@ -108,7 +108,7 @@ class AsyncCalls(Protocol):
         """No record follows: a batch need not wait for more."""
 
     def figures(self) -> BatchFigures | None:
-        """Of calls in batches; asked from any thread, at any moment. None: they are single."""
+        """Figures of calls in batches, None of single ones; asked from any thread, at any time."""
 
     def has_completed(self) -> bool:
         """Whether ``take`` has something to give; may be asked inside the baton."""

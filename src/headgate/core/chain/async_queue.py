@@ -17,7 +17,7 @@ from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 TimeUpdate: TypeAlias = Watermark | StreamStatus
 
 HeldCalls: TypeAlias = tuple[list[Record], list[int | None], list[TimeUpdate]]
-"""Records that have not left, their timestamps, and the time updates behind them."""
+"""Records that have not left, their timestamps, and the time updates after them."""
 
 
 class PendingCall:
@@ -126,7 +126,7 @@ class OrderedQueue:
 
 
 class _Segment:
-    """Records between two updates, and the updates behind them."""
+    """Records between two updates, and the updates after them."""
 
     __slots__ = ("admitted", "done", "updates", "waiting")
 
@@ -139,7 +139,7 @@ class _Segment:
 
 
 class UnorderedQueue:
-    """Results leave as they come, but for those behind a time update that still waits."""
+    """Results leave as they come, but for those after a time update that still waits."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -193,7 +193,7 @@ class UnorderedQueue:
                 segments.append(_Segment())
 
     def held(self) -> list[HeldCalls]:
-        """See ``AsyncQueue``; those that are done and have not left come first in their segment."""
+        """Everything that has not left; calls that are done come first in their segment."""
         found: list[HeldCalls] = []
         for segment in self._segments:
             calls = [

@@ -51,7 +51,7 @@ class CallBatcher:
         """Records of the next batch."""
         self._is_full = False
         self.cost = 0.0
-        """Of the next batch."""
+        """Cost of the next batch."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -180,7 +180,7 @@ class CallBatch:
         self.cost = sum(cost for _, cost in calls)
         self.attempt = attempt
         self.left_ms = left_ms
-        """Of the timeout, while it does not run."""
+        """What is left of the timeout, while it does not run."""
         self.due_ms = math.inf
         """When it times out, while that runs."""
         self.state = BatchState.WAITING
@@ -228,7 +228,7 @@ class BatchScheduler:
         self._cache = None if cache is None else ResultCache(cache.max_entries, _ms(cache.ttl))
         self._cache_key = None if cache is None else cache.key
         self._keys: dict[PendingCall, Hashable] = {}
-        """Of the records that are called for others of the same key, too."""
+        """Keys of records whose result others with the same key wait for."""
         self._ready: deque[CallBatch] = deque()
         """Batches that are called again; they go before new ones."""
         self._pauses: list[tuple[float, int, CallBatch]] = []
@@ -316,7 +316,7 @@ class BatchScheduler:
         return answered
 
     def figures(self, now_ms: float) -> BatchFigures:
-        """Of all calls so far."""
+        """Counts over all calls so far."""
         throttled_ms, since_ms = self._throttled_ms, self._throttled_since_ms
         if since_ms is not None:
             throttled_ms += max(0.0, now_ms - since_ms)

@@ -131,7 +131,7 @@ class Chain:
             raise first
 
     def figures(self) -> list[OperatorFigures]:
-        """Of the operators, head first."""
+        """What each operator has received, sent and left out, head first."""
         return [
             OperatorFigures(
                 spec.name,
@@ -144,25 +144,25 @@ class Chain:
 
     @property
     def watermark_ms(self) -> int:
-        """How far event time has come in it."""
+        """The latest watermark that any operator has sent."""
         return max(count.watermark_ms for count in self._counts.values())
 
     def async_calls(self) -> Iterator[AsyncFigures]:
-        """Of the operators that make asynchronous calls, head first."""
+        """Figures of operators that make asynchronous calls, head first."""
         for _, operator in self.operators:
             figures = operator.async_calls()
             if figures is not None:
                 yield figures
 
     def batch_calls(self) -> Iterator[BatchFigures]:
-        """Of the operators that make them in batches, head first."""
+        """Figures of operators that make calls in batches, head first."""
         for _, operator in self.operators:
             figures = operator.batch_calls()
             if figures is not None:
                 yield figures
 
     def state_bytes(self) -> int:
-        """Of all operators that know about how much state they have; UNKNOWN: none does."""
+        """About how much state the operators have in all; UNKNOWN: none of them knows."""
         sizes = [operator.state_bytes() for _, operator in self.operators]
         known = [size for size in sizes if size is not None]
         return sum(known) if known else UNKNOWN

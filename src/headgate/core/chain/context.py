@@ -54,7 +54,7 @@ class OperatorContext:
     later: Callable[[float, Callable[[], None]], object] = lambda delay_ms, action: None
     """Run ``action`` on the task's thread after ``delay_ms``, as a mail."""
     uid: str = ""
-    """Of the operator; state is kept under it."""
+    """The operator's uid; state is kept under it."""
     backends: Backends = field(default_factory=MemoryBackends)
     metrics: MetricGroup = field(default_factory=lambda: MetricGroup(lambda: 0))
     """Figures of the user's functions in the operator."""
@@ -63,7 +63,7 @@ class OperatorContext:
     wait_until: Callable[[Callable[[], bool]], None] = _cannot_wait
     """Wait in the middle of a bundle; ``ready`` is asked inside the baton after every wake."""
     held_up_ms: Callable[[], float] = lambda: 0.0
-    """How long those behind the task have kept it from working, all in all."""
+    """How long backpressure has kept the task from working, all in all."""
     elapsed_ms: Callable[[], float] = lambda: 0.0
     """Time of which only differences count."""
     tell_time: Callable[[str, int | None], None] = lambda group, watermark_ms: None
@@ -85,7 +85,7 @@ class OperatorContext:
     key_type: object = None
     """What the program has declared of the keys of its input; None: nothing."""
     record_type: object = None
-    """The same of the records of its only input."""
+    """What the program has declared of the records of its only input; None: nothing."""
     malformed: Callable[[object, Exception], None] = _raise
     """See ``ConnectorContext``."""
     is_cancelled: Callable[[], bool] = lambda: False

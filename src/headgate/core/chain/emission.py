@@ -97,12 +97,12 @@ class Kinds(NamedTuple):
     """What is known of the values that a place of a program sends; None: look at the next one."""
 
     atom: type | None = None
-    """Of values that nobody can change."""
+    """The class of values that nobody can change."""
     first: type | None = None
-    """Of the parts of a pair that nobody can change."""
+    """The classes of the parts of pairs that nobody can change."""
     second: type | None = None
     mutable: type | None = None
-    """Of values that are copied, unless nobody else holds them and ``look`` says yes."""
+    """The class of values that are copied, unless nobody else holds them and ``look`` says yes."""
     look: Look | None = None
 
 
@@ -125,14 +125,14 @@ def look(send: Callable[[Record], None], references: int, value: Record) -> Kind
 def look_at_mutable(
     send: Callable[[Record], None], references: int, kind: type, value: Record
 ) -> Kinds:
-    """Like ``look``, for a value that can be changed."""
+    """Send the receiver's own copy of a value that can be changed; see ``look``."""
     is_own = look_of(kind)
     send(value if references == SOLE_HOLDER and is_own(value) else own(value))
     return Kinds(None, None, None, kind, is_own)
 
 
 def immutable_kinds(kind: type, value: Record) -> Kinds | None:
-    """Of a value that is immutable, or of a pair of them; None: it may be changed.
+    """The kinds of an immutable value, or of a pair of them; None: it may be changed.
 
     Of longer tuples there is no kind to remember: each is looked at.
     """
@@ -146,7 +146,7 @@ def immutable_kinds(kind: type, value: Record) -> Kinds | None:
 def look_items(
     send: Callable[[Record], None], value: Record, items: tuple[Record, ...]
 ) -> list[type | None]:
-    """Like ``look``, for a new tuple, of which ``items`` may be mutable."""
+    """Send a new tuple, of which ``items`` may be mutable; see ``look``."""
     kinds = [kind if (kind := type(item)) in ATOMS else None for item in items]
     send(own(value) if None in kinds else value)
     return kinds
@@ -187,7 +187,7 @@ class Copier:
         self._serializer = serializer or PickleSerializer()
 
     def copy(self, bundle: Bundle) -> Bundle:
-        """The same records, safe to be changed; the bundle itself if nothing can be."""
+        """A bundle whose records the receiver may change; the bundle itself if nothing can be."""
         if is_immutable(bundle):
             return bundle
         try:
@@ -199,7 +199,7 @@ class Copier:
 
 
 class TimedContext(Protocol):
-    """What a function is passed beside its record, and what the record's time is set in."""
+    """The context that a function is passed with its record; the record's time is set in it."""
 
     time_ms: int | None
 
@@ -262,7 +262,7 @@ class Collector:
         timed: bool,
         times: Times = None,
     ) -> None:
-        """The same, of a loop that adds the fields of records to lists of their own.
+        """Send on what a loop adds that has a list for each field of the records.
 
         ``same``: by place, what is the same in all records, or None for a list.
         """
@@ -331,7 +331,7 @@ class Collector:
         self.take_back_to(collected if pieces == self._pieces else 0)
 
     def take_back_to(self, length: int) -> None:
-        """Forget the values behind the first ones."""
+        """Forget all values after the first ``length``."""
         del self._records[length:]
         del self._times[length:]
 

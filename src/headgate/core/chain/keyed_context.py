@@ -238,7 +238,7 @@ def _no_timers(time_ms: int, domain: TimeDomain) -> None:
 
 
 class KeySelection:
-    """Of one input of one operator; the loop over records only sets ``cursor.key``.
+    """Takes the keys of the records of one input; the loop over records only sets ``cursor.key``.
 
     ``sweeps`` are those of the backend: state is cleaned up when the records of a bundle arrive.
     """
@@ -330,7 +330,7 @@ class KeySelection:
         return self._seen(key), None
 
     def _hashable(self, keys: list[Key]) -> list[Key]:
-        """The same keys; those that no dictionary finds by what they hold are frozen."""
+        """The keys, frozen where no dictionary finds them by what they hold."""
         if self._check is not None:
             self._check(keys)  # all of them: one that equals a known key may be of another type
         kinds = set(map(type, keys))

@@ -75,7 +75,10 @@ class WarningPace:
 
 
 class RecordFailures:
-    """Of one operator of a task. ``letters_are_read``: somebody reads its dead letters."""
+    """What becomes of the records that one operator of a task fails for.
+
+    ``letters_are_read``: somebody reads its dead letters.
+    """
 
     def __init__(
         self, policy: ErrorPolicy, operator: str, output: Output, letters_are_read: bool
@@ -191,7 +194,7 @@ class FailureStreak:
         self._most = most
         self._length = 0
         self._behind = 0
-        """The place in the bundle behind the record that failed last."""
+        """The place in the bundle after the record that failed last."""
 
     def failed(self, error: Exception, record: Record, timestamp_ms: int | None = None) -> None:
         """The next record has failed; raises if that must not be passed over."""
@@ -298,7 +301,7 @@ def _is_own_bug(error: Exception) -> bool:
 
 
 def class_name(error: BaseException) -> str:
-    """Of its class, with the module unless that is Python's own."""
+    """The name of an error's class, with the module unless that is Python's own."""
     kind = type(error)
     return (
         kind.__qualname__
@@ -358,7 +361,7 @@ class LateDrops:
         """How much too late the latest came: had the watermark been so much lower, or were so much
         more lateness allowed, nothing would have been dropped. 0: event time had ended."""
         self.last_ms = 0
-        """The same of the last late records, also of those that went to a side output."""
+        """How much too late the last late records came, also those that went to a side output."""
         self._context = context
         self._pace = WarningPace()
         context.metrics.gauge(METRIC, lambda: self.count)
@@ -409,7 +412,7 @@ def how_late(watermark_ms: int, until_ms: int) -> int:
 
 
 class LateRecords:
-    """Of one input; ``tag`` is the id of their side output, None: they are dropped."""
+    """The late records of one input; ``tag``: the id of their side output, None: dropped."""
 
     def __init__(self, tag: str | None, output: Output, drops: LateDrops) -> None:
         self._tag = tag

@@ -50,7 +50,7 @@ def logged_with(facts: Mapping[str, object]) -> Iterator[None]:
 
 
 def log_always_with(facts: Mapping[str, object]) -> None:
-    """The same as long as this thread runs, or for good in this context."""
+    """Give lines these facts as long as this thread runs, or for good in this context."""
     _here.set({**(_here.get() or {}), **facts})
 
 
@@ -98,7 +98,7 @@ def message_of(record: Formattable) -> str:
 
 
 def _context_of(frame: FrameType | None) -> OperatorContext | None:
-    """Of the innermost operator that is at work on this thread."""
+    """The context of the innermost operator that is at work on this thread."""
     for _ in range(MOST_FRAMES):
         if frame is None:
             break

@@ -158,7 +158,7 @@ class Operator:
         return None
 
     def batch_calls(self) -> BatchFigures | None:
-        """The same of calls in batches."""
+        """Its calls in batches, if it makes any; asked from any thread, at any moment."""
         return None
 
     def state_bytes(self) -> int | None:
@@ -180,7 +180,7 @@ class PolledOperator(Operator):
 
     @property
     def splits(self) -> int:
-        """Those that it still reads; asked from any thread, at any moment."""
+        """How many splits it still reads; asked from any thread, at any moment."""
         return 0
 
     @property

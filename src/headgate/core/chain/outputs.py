@@ -34,9 +34,9 @@ from headgate.core.loops.steps import Step
 class Loan(ABC):
     """The right to touch machines, given away while user code runs, and taken back.
 
-    ``with loan:`` lends it for a block and regains it behind, unless the block fails: the runner of
-    the task recovers it then. What runs for each bundle calls ``lend`` and ``regain`` itself, which
-    takes two thirds of the time.
+    ``with loan:`` lends it for a block and regains it afterwards, unless the block fails: then the
+    runner of the task recovers it. What runs for each bundle calls ``lend`` and ``regain`` itself,
+    which takes two thirds of the time.
     """
 
     __slots__ = ()
@@ -64,7 +64,7 @@ class ChainedOutput:
     ) -> None:
         self.watermark_ms = MIN_WATERMARK_MS
         self.records_in = 0
-        """What the operator behind it has received."""
+        """Records that the operator has received."""
         self.operator = operator
         self._name = name
         self._number = number
@@ -122,7 +122,7 @@ class ChainedOutput:
 
 
 class RecordCopyingOutput(ChainedOutput):
-    """The same with object reuse off, the default: what can be changed is copied first."""
+    """Copies records that can be changed, then hands them on (object reuse off, the default)."""
 
     def __init__(
         self, operator: Operator, name: str, number: int = 0, tag: str | None = None
@@ -242,7 +242,7 @@ class BroadcastingOutput:
 
 
 class BundleCopyingBroadcastingOutput(BroadcastingOutput):
-    """The same with object reuse on: a copy of the bundle for each receiver but the last."""
+    """Gives each receiver but the last a copy of the bundle (object reuse on)."""
 
     def collect(self, bundle: Bundle) -> None:
         for output in self.outputs[:-1]:
@@ -301,7 +301,7 @@ class DirectedOutput(BroadcastingOutput):
 
 
 class BundleCopyingDirectedOutput(DirectedOutput):
-    """The same with object reuse on: each receiver of all records gets its own bundle."""
+    """Gives each receiver of all records its own copy of the bundle (object reuse on)."""
 
     def _hand_on(self, output: Output, bundle: Bundle) -> None:
         output.collect(bundle.copy())
@@ -332,7 +332,7 @@ def takes_fields(output: Output, shape: FieldShape, count: int) -> bool:
 
 
 def select(bundle: Bundle, chosen: Sequence[bool]) -> Bundle:
-    """Those records of a bundle that were chosen, with their timestamps."""
+    """The records of a bundle that were chosen, with their timestamps."""
     records = [record for record, wanted in zip(bundle.records, chosen, strict=True) if wanted]
     if bundle.timestamps is None:
         return Bundle(records)
@@ -393,7 +393,7 @@ class Trail:
     def count(self, sent: int, refused: Iterable[int]) -> None:
         """Count what has passed the outputs between the steps.
 
-        ``sent``: behind the last step; ``refused``: by each of the filters, in order.
+        ``sent``: after the last step; ``refused``: by each of the filters, in order.
         """
         rest = [*refused]
         for step, (counting, chained) in zip(
@@ -408,7 +408,7 @@ MOST_STEPS: Final = 8
 
 
 def trail_from(output: Output) -> Trail:
-    """The steps behind an output, as far as each operator has one receiver and no other types."""
+    """The steps downstream of an output while each operator has one receiver and no other types."""
     steps: list[Step] = []
     passed: list[tuple[CountingOutput, ChainedOutput]] = []
     while len(steps) < MOST_STEPS and type(output) is CountingOutput:

@@ -1,7 +1,7 @@
 """The rate at which calls may begin: token buckets, and pauses that the server asks for.
 
 Law of a bucket: in any time t it gives out at most ``capacity + rate * t``. An amount that exceeds
-the capacity leaves when the bucket is full, and those behind it wait until the rest has come in
+the capacity leaves when the bucket is full, and those after it wait until the rest has come in
 too. While the server has asked for a pause nothing begins.
 """
 

@@ -52,9 +52,9 @@ class OperatorRestored:
     keyed: Callable[[], Iterator[tuple[int, bytes]]] = _no_groups
     """Key groups that the task owns, and their bytes; read from the storage as they are asked."""
     plain: tuple[bytes | None, ...] = ()
-    """Of each old task, by its subtask; None: it left nothing, or this task does not need it."""
+    """State without keys of each old task, by subtask; None: it left none, or none is needed."""
     source: tuple[bytes | None, ...] = ()
-    """The same."""
+    """Splits and positions of each old task, by subtask; None: it left none."""
     sinks: tuple[bytes, ...] = ()
     """What sinks had prepared and this task is to commit."""
     databases: tuple[StoredDatabase, ...] = ()

@@ -26,16 +26,16 @@ class FieldsCoercer(Protocol):
 
     shape: FieldShape
     count: int
-    """What it makes."""
+    """Shape and number of the fields that it makes."""
 
     def takes(self, shape: FieldShape, count: int) -> bool:
         """Whether records of this shape may fit."""
 
     def of_records(self, records: list[Record]) -> RecordFields | None:
-        """They are only looked at."""
+        """The fields of the records, which stay as they are; None: they do not fit."""
 
     def of_fields(self, fields: RecordFields) -> RecordFields | None:
-        """It takes over the lists."""
+        """The coerced fields, which may reuse the lists; None: they do not fit."""
 
 
 class DeclaredType(Protocol):
@@ -45,7 +45,7 @@ class DeclaredType(Protocol):
         """From the records of a bundle to what the type makes of them; raises TypeError."""
 
     def fields_coercer(self) -> FieldsCoercer | None:
-        """The same for records that go on as fields; None: the type has none."""
+        """A coercer of records that go on as fields; None: the type has none."""
 
     def serializer(self) -> Serializer | None:
         """What writes such records to other tasks; None: pickle."""
@@ -100,7 +100,7 @@ class OperatorSpec:
     """One operator: how to make it and where its output goes."""
 
     id: int
-    """Of the stream node; unique in the job."""
+    """Id of the stream node; unique in the job."""
     name: str
     uid: str
     make: Callable[[], Operator]
@@ -111,7 +111,7 @@ class OperatorSpec:
     key_type: object = None
     """What was declared of the keys of its input; None: nothing."""
     record_type: object = None
-    """The same of its records, if it has one input."""
+    """What was declared of its records, if it has one input; None: nothing."""
     on_error: ErrorPolicy = ErrorPolicy.FAIL
     """What becomes of records that it fails for."""
     definitions: tuple[Definition, ...] = ()

@@ -2,7 +2,7 @@
 
 Law: timestamps are whole milliseconds that fit into 64 bits, or None; nothing but the user's own
 assigner is called for a record. The built-in generators look at the times of a bundle and emit only
-when asked. What a user's generator emits in ``on_event`` goes out right behind that record: the
+when asked. What a user's generator emits in ``on_event`` goes out right after that record: the
 bundle is cut there, so that records and watermarks stay in order.
 """
 
@@ -178,7 +178,7 @@ def silent(context: RuntimeContext) -> Marking:
 
 
 OWN_TIME: Final = TimePlan(silent, interval_ms=0, keeps_own=True)
-"""Of a source without a strategy."""
+"""The plan of a source without a strategy."""
 
 
 def time_plan(strategy: WatermarkStrategy, interval_ms: int, batch: bool) -> TimePlan:
@@ -265,7 +265,7 @@ class Stamper:
         return None if part is None else shape.place(part.name, part.is_attribute, count)
 
     def stamped(self, bundle: Bundle, streak: FailureStreak | None = None) -> Bundle:
-        """The same records with their times; ``streak`` takes those that get none."""
+        """The records with their times; ``streak`` takes those that get none."""
         extract, fields = self._extract, bundle.fields
         if extract is None:
             return bundle
@@ -287,7 +287,7 @@ class Stamper:
     def _stamped_on(
         self, bundle: Bundle, extract: Callable[..., Record], streak: FailureStreak
     ) -> Bundle:
-        """The same; a record whose time cannot be taken is left out."""
+        """The records with their times, without those whose time cannot be taken."""
         before = bundle.timestamps or [None] * len(bundle.records)
         known = [MIN_WATERMARK_MS if time is None else time for time in before]
         times, failed = attempt(

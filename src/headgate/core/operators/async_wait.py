@@ -71,11 +71,11 @@ class AsyncWaitOperator(StatefulOperator):
         self._queue: AsyncQueue = OrderedQueue(capacity) if ordered else UnorderedQueue(capacity)
         self._calls: AsyncCalls | None = None
         self._pending: PendingRecords = deque()
-        """Of an earlier run, and not begun here for want of room; updates behind them too."""
+        """Records of an earlier run that wait for room in the queue, and the updates after them."""
         self._failed_calls = 0
-        """Those in the queue whose records are left out when their turn comes."""
+        """Calls in the queue whose records are left out when their turn comes."""
         self._last_batches: BatchFigures | None = None
-        """When the calls were closed."""
+        """Figures of calls in batches when the calls were closed."""
         self._name = ""
         self._full_ms = 0.0
         self._full_since_ms: float | None = None
@@ -277,14 +277,14 @@ class AsyncWaitOperator(StatefulOperator):
             place for place, record in enumerate(bundle.records) if type(record) is _FailedCall
         ]
         self._failed_calls -= len(failed)
-        behind, times = 0, bundle.timestamps
+        following, times = 0, bundle.timestamps
         for place in failed:
-            if place > behind:
+            if place > following:
                 streak.passed()
-            behind = place + 1
+            following = place + 1
             call = bundle.records[place]
             streak.failed(call.error, call.record, None if times is None else times[place])
-        if behind < len(bundle.records):
+        if following < len(bundle.records):
             streak.passed()
         return bundle_without(bundle, failed)
 
@@ -327,12 +327,12 @@ class _AsyncContext(OperatorRuntimeContext):
     """Calls of several keys are on their way at once, so that there is no current key."""
 
     no_state = (
-        "an AsyncFunction has no keyed state; keep it in a KeyedProcessFunction before or behind it"
+        "an AsyncFunction has no keyed state; keep it in a KeyedProcessFunction before or after it"
     )
 
 
 def write_calls(held: Sequence[HeldCalls], waiting: PendingRecords) -> bytes:
-    """What the queue holds, and what waits behind it; raises StateBroken."""
+    """What the queue holds, and what waits for it; raises StateBroken."""
     rows: list[tuple[Record, int | None] | TimeUpdate] = []
     for records, times, updates in held:
         rows += zip(records, times, strict=True)

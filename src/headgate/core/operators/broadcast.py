@@ -54,7 +54,7 @@ class SideContext:
 
 
 class NormalContext(SideContext):
-    """Of ``process_element``: broadcast state is there to be read."""
+    """The context of ``process_element``, which may read broadcast state."""
 
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor
@@ -68,7 +68,7 @@ class NormalContext(SideContext):
 
 
 class BroadcastContext(SideContext):
-    """Of ``process_broadcast_element``: broadcast state is there to be changed."""
+    """The context of ``process_broadcast_element``, which may change broadcast state."""
 
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor
@@ -78,7 +78,7 @@ class BroadcastContext(SideContext):
 
 
 class KeyedNormalContext(NormalContext):
-    """Of ``process_element`` and ``on_timer`` behind a keyed stream."""
+    """The context of ``process_element`` and ``on_timer`` on a keyed stream."""
 
     def __init__(
         self, operator: OperatorContext, states: OperatorStates, keyed: KeyedContext
@@ -104,7 +104,7 @@ class KeyedNormalContext(NormalContext):
 
 
 class KeyedBroadcastContext(BroadcastContext):
-    """Of ``process_broadcast_element`` beside a keyed stream."""
+    """The context of ``process_broadcast_element`` if the other stream is keyed."""
 
     def __init__(
         self, operator: OperatorContext, states: OperatorStates, keyed: KeyedContext
@@ -170,7 +170,7 @@ class BroadcastProcessOperator(TwoInputOperator):
 
 
 class KeyedBroadcastProcessOperator(BroadcastProcessOperator):
-    """The same with keys, state and timers on the normal side."""
+    """A broadcast operator with keys, state and timers on the normal side."""
 
     has_timers = True
 

@@ -2,7 +2,7 @@
 
 Law: a left and a right record meet if ``left + lower <= right <= left + upper``, once, whichever
 came first; a pair has the later of both times. A record is kept while the watermark
-allows a partner to come. A record behind the watermark is late: dropped, or a side output.
+allows a partner to come. A record that the watermark has passed is late: dropped, or a side output.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -39,19 +39,19 @@ class JoinContext:
         self.left_ms = self.right_ms = MIN_WATERMARK_MS
 
     def get_left_timestamp(self) -> int:
-        """Of the left record."""
+        """Timestamp of the left record."""
         return self.left_ms
 
     def get_right_timestamp(self) -> int:
-        """Of the right record."""
+        """Timestamp of the right record."""
         return self.right_ms
 
     def timestamp(self) -> int:
-        """Of the pair: the later of both."""
+        """Timestamp of the pair: the later of both."""
         return max(self.left_ms, self.right_ms)
 
     def get_timestamp(self) -> int:
-        """The same under its other name."""
+        """Timestamp of the pair, as ``timestamp`` gives it."""
         return self.timestamp()
 
 
@@ -77,7 +77,7 @@ class IntervalJoinOperator(StatefulOperator):
         self._reach_ms = (max(0, interval.upper_ms), max(0, -interval.lower_ms))
         """How long after a record's time a partner may come, for each side."""
         self._times: tuple[dict[Key, list[int]], dict[Key, list[int]]] = {}, {}
-        """Of each side: the times that the state of a key holds; none of a key that has none."""
+        """For each side, the times that the state of a key holds; keys without any are left out."""
         self._late: list[LateRecords] = []
 
     def open(self, context: OperatorContext) -> None:

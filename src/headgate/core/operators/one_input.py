@@ -125,7 +125,7 @@ class MapOperator(FunctionOperator):
 
 
 class FilterOperator(FunctionOperator):
-    """Those records for which the function says yes."""
+    """Passes on the records for which the function says yes."""
 
     method = "filter"
 
@@ -175,7 +175,7 @@ class ProcessContext:
 
 
 class KeyedProcessContext(ProcessContext):
-    """The same on a keyed stream."""
+    """What ``process_element`` learns about the record on a keyed stream: its key, too."""
 
     __slots__ = ("_cursor",)
 
@@ -261,7 +261,7 @@ class ProcessOperator(FunctionOperator):
 
 
 class KeyedProcessOperator(FunctionOperator):
-    """The same on a keyed stream, with state and timers."""
+    """``process_element(value, context)`` on a keyed stream, with state and timers."""
 
     method = "process_element"
 

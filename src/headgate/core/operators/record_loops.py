@@ -56,9 +56,9 @@ class LoopKind(NamedTuple):
     by_value: bool
     timed: bool
     states: tuple[tuple[str, InlineState], ...]
-    """Those that are inlined, by attribute."""
+    """Methods that are inlined, by attribute."""
     follows: bool = False
-    """The steps behind the function stand in the loop."""
+    """The loop also contains the steps downstream of the function."""
     parts: bool = False
     """What it gives leaves as fields."""
 
@@ -408,7 +408,7 @@ class ResultLoop:
         return found
 
     def add_results(self, values: Iterator[Record], found: list[Record]) -> None:
-        """Add one for each; after an error the values go on behind the one that failed."""
+        """Add one for each; after an error the values go on after the one that failed."""
         self._loop(values, found)
 
 

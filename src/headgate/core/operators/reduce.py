@@ -65,7 +65,7 @@ class ReduceOperator(StatefulOperator):
     """Folds the records of a key into one, from left to right.
 
     The results live in the state backend: in its own dictionary if it lends one and the function
-    has no state itself, else behind the cursor. A batch job has no snapshots and keeps them here.
+    has no state itself, else in a value state. A batch job has no snapshots and keeps them here.
     """
 
     def __init__(self, function: object, key_of: Callable[[Record], Key], batch: bool) -> None:

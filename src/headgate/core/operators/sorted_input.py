@@ -128,7 +128,7 @@ class _RecordsOnly:
         self.collect_side = output.collect_side
 
     def emit_watermark(self, watermark: Watermark) -> None:
-        """That of one key; nobody behind is told."""
+        """The time of one key stays here; operators downstream do not learn of it."""
 
     def emit_status(self, status: StreamStatus) -> None: ...
 

@@ -76,7 +76,7 @@ class SplitShare:
 def identify_splits(
     splits: Iterable[object], kept_bytes: float = KEPT_BYTES
 ) -> list[IdentifiedSplit]:
-    """Of one run, in order; raises StateBroken if one cannot be pickled.
+    """The splits of one run, in order; raises StateBroken if one cannot be pickled.
 
     A split of more than ``kept_bytes`` comes without its data.
     """
@@ -264,7 +264,7 @@ def unpickled(data: bytes, what: str) -> object:
 
 
 class AssignedSplits:
-    """Of one task; used on its thread."""
+    """The splits that the driver has assigned to one task; used on the task's thread."""
 
     def __init__(
         self,
@@ -368,7 +368,7 @@ class AssignedSplits:
 class FinishedSplits:
     """Splits that were read to their ends, until a completed checkpoint covers that.
 
-    A savepoint covers nothing unless the job ends with it: a later failure goes back behind it.
+    A savepoint covers nothing unless the job ends with it: a later failure goes back to before it.
     Until they are covered they stay in the task's state, with their ends as positions: a run that
     is restored finishes them again, for the one before may have had no time to tell of them.
     """

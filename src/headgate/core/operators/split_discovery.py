@@ -36,7 +36,7 @@ HAD_ENUMERATOR: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SplitDiscovery:
-    """Of one source of the job."""
+    """How the splits of one source of the job are found."""
 
     source: Source
     operator: str
@@ -148,7 +148,7 @@ class ListedSplits(SplitEnumerator):
 
 @dataclass(frozen=True, slots=True)
 class NewPosition:
-    """Of an enumerator of a source that had a list before, with the marks of that."""
+    """The position of an enumerator whose source had a list before, with the marks of that."""
 
     inner: Position
     known: bytes

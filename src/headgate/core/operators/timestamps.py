@@ -1,7 +1,7 @@
-"""The operator behind ``assign_timestamps_and_watermarks``: event time begins anew here.
+"""The operator of ``assign_timestamps_and_watermarks``: event time begins anew here.
 
 Law: watermarks and statuses of before are not passed on, only the end of event time is; watermarks
-go out at intervals, or right behind the record for which the user's generator emitted them; after
+go out at intervals, or right after the record for which the user's generator emitted them; after
 the end of the input, or a failure, no timer does anything.
 """
 
@@ -120,5 +120,5 @@ class TimestampsOperator(Operator):
         self._dozes = True
 
     def _now_ms(self) -> float:
-        # Time in which those behind took nothing does not count: records may have been waiting.
+        # Time under backpressure does not count: records may have been waiting.
         return self.context.now_ms() - self.context.held_up_ms()

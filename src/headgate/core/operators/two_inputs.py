@@ -66,7 +66,7 @@ class TwoInputOperator(StatefulOperator):
         self._loops[number].run(bundle)
 
     def contexts(self, context: OperatorContext) -> Sequence[TimedContext | None]:
-        """What the method of each input takes behind a record."""
+        """What the method of each input takes after a record."""
         return None, None
 
     def _loops_of(self, number: int, context: OperatorContext) -> RecordLoops:
@@ -122,7 +122,7 @@ class CoProcessOperator(TwoInputOperator):
 
 
 class KeyedCoProcessOperator(CoProcessOperator):
-    """The same on two keyed streams, with state and timers."""
+    """``process_element1`` and ``process_element2`` on two keyed streams, with state and timers."""
 
     has_timers = True
 
