@@ -14,8 +14,8 @@ EVENT_TIME = (
     Mutant(
         "watermark-of-the-record-itself",
         "core/chain/watermarks.py",
-        "self._behind_ms = bound_ms + 1",
-        "self._behind_ms = bound_ms",
+        "self._delay_ms = bound_ms + 1",
+        "self._delay_ms = bound_ms",
         "a second record of the same millisecond is late",
         "tests/core/chain/test_watermarks.py",
     ),

@@ -141,9 +141,9 @@ STATE = (
     Mutant(
         "restored-processing-timer-sleeps",
         "core/chain/keyed_context.py",
-        "            self.watermark_ms = self._behind_ms = watermark_ms\n"
+        "            self.watermark_ms = self._restored_ms = watermark_ms\n"
         "        self._await_next()\n",
-        "            self.watermark_ms = self._behind_ms = watermark_ms\n",
+        "            self.watermark_ms = self._restored_ms = watermark_ms\n",
         "timers of processing time do not fire after a restore until a new one is registered",
         "tests/core/chain/test_timer_service.py",
     ),

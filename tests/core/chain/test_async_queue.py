@@ -146,7 +146,7 @@ def test_the_last_watermark_and_status_of_each_gap_come_out(script: list[Any]) -
 
 
 @BOTH
-def test_notes_behind_a_record_that_waits_become_one_of_each_kind(make: Any) -> None:
+def test_notes_after_a_record_that_waits_become_one_of_each_kind(make: Any) -> None:
     queue = make(1)
     (call,) = queue.admit(["a"], None)
     for time_ms in range(1000):
@@ -158,7 +158,7 @@ def test_notes_behind_a_record_that_waits_become_one_of_each_kind(make: Any) -> 
 
 
 @BOTH
-def test_a_status_keeps_its_place_behind_or_before_a_watermark(make: Any) -> None:
+def test_a_status_keeps_its_place_after_or_before_a_watermark(make: Any) -> None:
     queue = make(1)
     (call,) = queue.admit(["a"], None)
     queue.time_updated(StreamStatus(False))

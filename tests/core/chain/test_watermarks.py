@@ -55,7 +55,7 @@ def test_the_silent_one_says_nothing() -> None:
     assert marking.current_ms == MIN_WATERMARK_MS
 
 
-def test_what_is_said_for_a_record_goes_out_right_behind_it() -> None:
+def test_what_is_emitted_for_a_record_goes_out_right_after_it() -> None:
     line = Line()
     marking = CustomWatermarks(
         ScriptedGenerator(

@@ -180,7 +180,7 @@ def test_results_that_can_be_changed_are_copied_though_others_were_scalars() -> 
         output.records[-1][1].append(9)  # the receiver's own
 
 
-def test_a_reduce_takes_none_and_other_kinds_behind_scalars() -> None:
+def test_a_reduce_takes_none_and_other_kinds_after_scalars() -> None:
     operator = ReduceOperator(lambda a, b: b if b[1] is None else a, first, False)
     output = open_operator(operator)
     for item in (1, None, 2, None):

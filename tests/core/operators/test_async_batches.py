@@ -176,7 +176,7 @@ def test_a_snapshot_holds_records_of_an_unfinished_batch_and_waits_for_no_call(
 
 
 @BOTH
-def test_watermarks_stay_behind_the_records_of_their_batch(ordered: bool) -> None:
+def test_watermarks_stay_after_the_records_of_their_batch(ordered: bool) -> None:
     bench = BatchBench(ordered)
     bench.operator.process(Bundle([0, 2]), 0)
     bench.operator.watermark_advanced(Watermark(10))

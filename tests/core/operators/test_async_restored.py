@@ -159,7 +159,7 @@ def test_an_asynchronous_function_may_have_state_of_its_task() -> None:
     operator.close()
 
 
-def test_what_waits_behind_the_queue_stays_behind_it() -> None:
+def test_what_waits_for_the_queue_stays_after_it() -> None:
     held = ([1, 2], [None, 7], [Watermark(7)])
     data = write_calls([held], deque([(3, None)]))
     assert list(read_calls([data], 0, 1)) == [(1, None), (2, 7), Watermark(7), (3, None)]

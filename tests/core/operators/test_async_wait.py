@@ -87,7 +87,7 @@ def test_ends_that_nobody_waited_for_come_by_mail() -> None:
 
 
 @BOTH
-def test_a_watermark_waits_for_the_records_before_it_and_holds_those_behind(ordered: bool) -> None:
+def test_a_watermark_waits_for_the_records_before_it_and_holds_those_after(ordered: bool) -> None:
     bench = AsyncBench(ordered=ordered)
     bench.operator.process(Bundle([1]), 0)
     bench.operator.watermark_advanced(Watermark(10))
@@ -249,7 +249,7 @@ def test_with_other_tasks_each_record_goes_to_one(tasks: list[Any], parallelism:
     assert list(chain.from_iterable(shares)) == records
 
 
-def test_what_waits_stands_behind_what_is_under_way() -> None:
+def test_what_waits_comes_after_what_is_under_way() -> None:
     held = [([1, 2], [5, None], [Watermark(9)]), ([3], [None], [])]
     data = write_calls(held, deque([(4, 7), Watermark(20)]))
     assert list(read_calls([data], 0, 1)) == [

@@ -280,7 +280,7 @@ def test_state_that_was_changed_before_the_failure_stays_changed() -> None:
     assert isinstance(function, Timers) and function.count.value() == 2
 
 
-def test_an_error_of_an_operator_behind_fails_the_job_in_spite_of_the_policy() -> None:
+def test_an_error_of_an_operator_downstream_fails_the_job_in_spite_of_the_policy() -> None:
     run = TolerantRun(FlatMapOperator(lambda value: [value] * PIECE))
 
     def refuse(bundle: Bundle) -> None:
@@ -360,7 +360,7 @@ class Both:
         lambda: KeyedBroadcastProcessOperator(Both(), lambda value: value),
     ],
 )
-def test_both_inputs_go_on_behind_what_fails(make: Any) -> None:
+def test_both_inputs_go_on_after_what_fails(make: Any) -> None:
     run = TolerantRun(make())
     run.process(1, 2, 3, times=[1, 2, 3])
     run.process(4, 5, number=1, times=[4, 5])
@@ -446,7 +446,7 @@ def test_an_exit_in_an_asynchronous_call_fails_the_job() -> None:
 
 
 @pytest.mark.parametrize("plain", [True, False])
-def test_a_sink_function_goes_on_behind_what_it_fails_for(plain: bool) -> None:
+def test_a_sink_function_goes_on_after_what_it_fails_for(plain: bool) -> None:
     written: list[tuple[int, int]] = []
 
     class Write:

@@ -196,7 +196,7 @@ def test_a_source_ends_when_there_are_no_more_splits() -> None:
     assert task.operator.splits == 0
 
 
-def test_a_split_that_waits_behind_a_quiet_one_is_read() -> None:
+def test_a_split_that_waits_for_a_quiet_one_is_read() -> None:
     task = Assigned()
     task.assign((0, 50), (100, 103))
     task.operator.poll(1)
@@ -205,7 +205,7 @@ def test_a_split_that_waits_behind_a_quiet_one_is_read() -> None:
     assert task.output.records == [0, 100, 101, 102]
 
 
-def test_a_split_that_waits_behind_one_that_is_too_far_ahead_is_read() -> None:
+def test_a_split_that_waits_for_one_that_is_too_far_ahead_is_read() -> None:
     task = Assigned(plan=replace(TIMED, alignment=AlignmentGroup("group", 10)))
     task.assign((100, 200), (0, 5))
     task.operator.poll(5)

@@ -184,7 +184,7 @@ def test_a_source_without_intervals_tells_event_time_again_too() -> None:
 
 def test_a_restored_split_is_not_idle_before_its_time() -> None:
     operator, _, _ = opened(timed(idle_ms=100), (0, 9))
-    operator._splits[0].dozes = True
+    operator._splits[0].is_idle = True
     again, _, clock = opened(timed(idle_ms=100), (0, 9), states=[stored_state(operator)])
     again._splits[0].reader.quiet = True  # type: ignore[attr-defined]
     assert again.poll() is PollResult.NOTHING

@@ -125,7 +125,7 @@ def test_a_stream_that_never_had_a_record_falls_idle_too() -> None:
     assert line.seen == [IDLE]
 
 
-def test_time_in_which_those_behind_took_nothing_does_not_make_idle() -> None:
+def test_time_under_backpressure_does_not_make_idle() -> None:
     clock = HandClock()
     operator = TimestampsOperator(bounded(interval_ms=0, idle_ms=50))
     line = open_with(operator, clock)
@@ -138,7 +138,7 @@ def test_time_in_which_those_behind_took_nothing_does_not_make_idle() -> None:
     assert line.take() == [IDLE]
 
 
-def test_a_short_rest_is_not_looked_for_again_and_again_while_those_behind_take_nothing() -> None:
+def test_a_short_rest_is_not_checked_again_and_again_under_backpressure() -> None:
     clock = HandClock()
     line = open_with(TimestampsOperator(bounded(interval_ms=0, idle_ms=50)), clock)
     clock.held_up_ms = 1e-6

@@ -61,7 +61,7 @@ class InternalTimerService(TimerService):
     ) -> None:
         """``fired`` is called after timers of processing time, which come between the bundles."""
         self.watermark_ms = MIN_WATERMARK_MS
-        self._behind_ms = MIN_WATERMARK_MS - 1
+        self._restored_ms = MIN_WATERMARK_MS - 1
         """Event time had come to here before the restore."""
         self._cursor = backend.cursor
         self._event = backend.event_timers
@@ -99,7 +99,7 @@ class InternalTimerService(TimerService):
 
     def watermark_advanced(self, watermark_ms: int) -> None:
         """Fire what is due in event time."""
-        if watermark_ms <= self._behind_ms:
+        if watermark_ms <= self._restored_ms:
             return
         self.watermark_ms = watermark_ms
         for time_ms, key, namespace in self._event.due(watermark_ms):
@@ -127,7 +127,7 @@ class InternalTimerService(TimerService):
         ``watermark_ms``: where event time was then; None: it begins anew.
         """
         if watermark_ms is not None and watermark_ms > MIN_WATERMARK_MS:
-            self.watermark_ms = self._behind_ms = watermark_ms
+            self.watermark_ms = self._restored_ms = watermark_ms
         self._await_next()
 
     def close(self) -> None:
@@ -143,9 +143,9 @@ class InternalTimerService(TimerService):
         """One mail for the earliest timer; a mail that an earlier one has replaced does nothing."""
         self._awaited_ms = time_ms
         delay_ms = max(0, time_ms - self._context.now_ms())
-        self._context.later(delay_ms, partial(self._look, time_ms))
+        self._context.later(delay_ms, partial(self._fire_due, time_ms))
 
-    def _look(self, awaited_ms: int) -> None:
+    def _fire_due(self, awaited_ms: int) -> None:
         """Fire what is due in processing time; called as a mail, perhaps a little early."""
         if self._closed or awaited_ms != self._awaited_ms:
             return

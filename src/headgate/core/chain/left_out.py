@@ -127,7 +127,7 @@ class RecordFailures:
         """Log what was not logged yet."""
         rest = self._pace.rest()
         if rest:
-            self._log(f"{_more(rest)} {self._fate}", None)
+            self._log(f"{_more(rest)} {self._outcome}", None)
 
     def _leave_out(
         self, error: Exception, record: Record, raw: object, timestamp_ms: int | None
@@ -167,14 +167,14 @@ class RecordFailures:
         is_first = not self._pace.has_begun
         count = self._pace.count(1, context.elapsed_ms())
         if is_first:
-            text = f"the record {shown(record)} was {self._fate} because of {shown_error(error)}"
+            text = f"the record {shown(record)} was {self._outcome} because of {shown_error(error)}"
             self._log(" ".join(text.split()) + "; later ones are only counted", error)
         elif count:
-            text = f"{_more(count)} {self._fate}, the last because of "
+            text = f"{_more(count)} {self._outcome}, the last because of "
             self._log(text + shown_error(error), None)
 
     @property
-    def _fate(self) -> str:
+    def _outcome(self) -> str:
         return "skipped" if self._tag is None else f"sent to the dead letters {self._tag!r}"
 
     def _log(self, text: str, error: Exception | None) -> None:
@@ -187,13 +187,13 @@ class RecordFailures:
 class FailureStreak:
     """How many records have failed one after the other in one place."""
 
-    __slots__ = ("_behind", "_failures", "_length", "_most")
+    __slots__ = ("_failures", "_length", "_most", "_next_place")
 
     def __init__(self, failures: RecordFailures, most: int) -> None:
         self._failures = failures
         self._most = most
         self._length = 0
-        self._behind = 0
+        self._next_place = 0
         """The place in the bundle after the record that failed last."""
 
     def failed(self, error: Exception, record: Record, timestamp_ms: int | None = None) -> None:
@@ -213,17 +213,17 @@ class FailureStreak:
 
     def failed_at(self, error: Exception, bundle: Bundle, place: int) -> None:
         """The record at this place of the bundle at hand has failed; see ``failed``."""
-        if place != self._behind:
+        if place != self._next_place:
             self._length = 0
-        self._behind = place + 1
+        self._next_place = place + 1
         times = bundle.timestamps
         self.failed(error, bundle.records[place], None if times is None else times[place])
 
     def ended(self, bundle: Bundle) -> None:
         """The bundle is through."""
-        if self._behind < len(bundle.records):
+        if self._next_place < len(bundle.records):
             self._length = 0
-        self._behind = 0
+        self._next_place = 0
 
     def passed(self) -> None:
         """A record has not failed."""

@@ -164,11 +164,11 @@ class NetworkOutput:
 
     def collect(self, bundle: Bundle) -> None:
         if self._tag is None:
-            self._let_wait(bundle)
+            self._stage(bundle)
 
     def collect_side(self, tag: str, bundle: Bundle) -> None:
         if tag == self._tag:
-            self._let_wait(bundle)
+            self._stage(bundle)
 
     def emit_watermark(self, watermark: Watermark) -> None:
         self.watermark_ms = watermark.timestamp_ms
@@ -188,7 +188,7 @@ class NetworkOutput:
         self._write_waiting()
         self._write(self._writer.seal)
 
-    def _let_wait(self, bundle: Bundle) -> None:
+    def _stage(self, bundle: Bundle) -> None:
         self._waiting.append(bundle.copy())  # other outputs may have the bundle, too
         self._records_waiting += len(bundle)
         if self._records_waiting >= STAGED_RECORDS:

@@ -74,13 +74,13 @@ class Bounded:
 
     def __init__(self, bound_ms: int) -> None:
         self.current_ms = MIN_WATERMARK_MS
-        self._behind_ms = bound_ms + 1  # another record with the latest time may follow
+        self._delay_ms = bound_ms + 1  # another record with the latest time may follow
 
     def passed(self, bundle: Bundle, target: Target) -> None:
         target.collect(bundle)
         highest_ms = highest_of(bundle.timestamps)
-        if highest_ms is not None and highest_ms - self._behind_ms > self.current_ms:
-            self.current_ms = highest_ms - self._behind_ms
+        if highest_ms is not None and highest_ms - self._delay_ms > self.current_ms:
+            self.current_ms = highest_ms - self._delay_ms
 
     def periodic(self, target: Target) -> None:
         target.emit_watermark(self.current_ms)
@@ -112,55 +112,55 @@ class CustomWatermarks:
             )
         self._on_event: Callable[[Record, int, WatermarkOutput], object] = on_event
         self._on_periodic: Callable[[WatermarkOutput], object] = on_periodic
-        self._said = _Said()
+        self._emissions = _Emissions()
 
     @property
     def current_ms(self) -> int:
-        return self._said.watermark_ms
+        return self._emissions.watermark_ms
 
     def passed(self, bundle: Bundle, target: Target) -> None:
-        on_event, said = self._on_event, self._said
+        on_event, emissions = self._on_event, self._emissions
         records, times = bundle.records, bundle.timestamps
         known = times or [None] * len(records)
         sent = 0
         for number, (record, time) in enumerate(zip(records, known, strict=True), 1):
-            on_event(record, MIN_WATERMARK_MS if time is None else time, said)
-            if said.words:
+            on_event(record, MIN_WATERMARK_MS if time is None else time, emissions)
+            if emissions.actions:
                 target.collect(Bundle(records[sent:number], times and times[sent:number]))
                 sent = number
-                said.tell(target)
+                emissions.send(target)
         if not sent:
             target.collect(bundle)
         elif sent < len(records):
             target.collect(Bundle(records[sent:], times and times[sent:]))
 
     def periodic(self, target: Target) -> None:
-        self._on_periodic(self._said)
-        self._said.tell(target)
+        self._on_periodic(self._emissions)
+        self._emissions.send(target)
 
 
-class _Said(WatermarkOutput):
-    """Keeps what a generator says until the records before it are sent."""
+class _Emissions(WatermarkOutput):
+    """Keeps what a generator emits until the records before it are sent."""
 
     def __init__(self) -> None:
         self.watermark_ms = MIN_WATERMARK_MS
-        self.words: list[Callable[[Target], None]] = []
+        self.actions: list[Callable[[Target], None]] = []
 
     def emit_watermark(self, watermark: Watermark) -> None:
         watermark_ms = checked_watermark(watermark, "a watermark generator").timestamp_ms
         self.watermark_ms = max(self.watermark_ms, watermark_ms)
-        self.words.append(lambda target: target.emit_watermark(watermark_ms))
+        self.actions.append(lambda target: target.emit_watermark(watermark_ms))
 
     def mark_idle(self) -> None:
-        self.words.append(lambda target: target.mark_idle())
+        self.actions.append(lambda target: target.mark_idle())
 
     def mark_active(self) -> None:
-        self.words.append(lambda target: target.mark_active())
+        self.actions.append(lambda target: target.mark_active())
 
-    def tell(self, target: Target) -> None:
-        words, self.words = self.words, []
-        for word in words:
-            word(target)
+    def send(self, target: Target) -> None:
+        actions, self.actions = self.actions, []
+        for action in actions:
+            action(target)
 
 
 def checked_watermark(watermark: Record, whose: str) -> Watermark:

@@ -99,7 +99,7 @@ class AsyncWaitOperator(StatefulOperator):
         states, task = restored_parts(context.restored, CALLS), context.task
         self._pending = read_calls(states, task.subtask, task.parallelism) if states else deque()
         self._calls = context.async_calls(self._work(context), self._completed)
-        self._go_on(self._calls)
+        self._submit_pending(self._calls)
 
     def process(self, bundle: Bundle, number: int) -> None:
         records, times = bundle.records, bundle.timestamps
@@ -207,7 +207,7 @@ class AsyncWaitOperator(StatefulOperator):
             self._queue.completed(done)
             self._send()
             if self._pending:
-                self._go_on(calls)
+                self._submit_pending(calls)
                 self._send()
 
     def _failed(self, call: PendingCall, error: BaseException) -> None:
@@ -233,7 +233,7 @@ class AsyncWaitOperator(StatefulOperator):
             self._queue.time_updated(update)
             self._send()
 
-    def _go_on(self, calls: AsyncCalls) -> None:
+    def _submit_pending(self, calls: AsyncCalls) -> None:
         """Begin what waits from before, as far as there is room; its results come by mail."""
         waiting, queue = self._pending, self._queue
         while waiting:

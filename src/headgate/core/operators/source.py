@@ -78,7 +78,7 @@ class _Split:
     share: SplitWatermark
     quiet_since_ms: int | None = None
     """It has had nothing since then."""
-    dozes: bool = False
+    is_idle: bool = False
     """It was marked idle, having had nothing for long."""
     identity: IdentifiedSplit | None = None
     """None before the first checkpoint."""
@@ -199,7 +199,7 @@ class SourceOperator(PolledOperator):
                 splits.rotate(-1)
         self._are_quiet = True
         if self._assigned is not None:
-            wait_ms = min(wait_ms, self._look_for_more(self._assigned, paused))
+            wait_ms = min(wait_ms, self._request_more(self._assigned, paused))
         self.wait_ms = wait_ms
         if paused and paused == len(splits) and wait_ms > 0 and alignment is not None:
             alignment.paused()
@@ -335,7 +335,7 @@ class SourceOperator(PolledOperator):
         if assigned.holds_back and self._unbegun is None:
             self._unbegun = self._times.add()
 
-    def _look_for_more(self, assigned: AssignedSplits, paused: int) -> float:
+    def _request_more(self, assigned: AssignedSplits, paused: int) -> float:
         """No split had anything; returns when to poll again at the latest.
 
         A split that waits may be read while others are paused; no other one is asked for.
@@ -425,7 +425,7 @@ class SourceOperator(PolledOperator):
             self._splits.rotate(-1)  # splits that end are read one after the other
         if copies and not self._is_only_read() and not is_immutable(bundle):
             bundle = Bundle([own(record) for record in bundle.records], bundle.timestamps)
-        split.quiet_since_ms, split.dozes, split.has_given = None, False, True
+        split.quiet_since_ms, split.is_idle, split.has_given = None, False, True
         if self._unread is not None:
             self._unread.passed()
         stamped = self._stamper.stamped(bundle, self._streak)
@@ -462,7 +462,11 @@ class SourceOperator(PolledOperator):
         descriptor = reader.fileno()
         if descriptor is not None:
             self.descriptors.append(index(descriptor))
-        if self._plan.idle_ms is not None and split.quiet_since_ms is not None and not split.dozes:
+        if (
+            self._plan.idle_ms is not None
+            and split.quiet_since_ms is not None
+            and not split.is_idle
+        ):
             quiet_ms = self.context.now_ms() - split.quiet_since_ms
             wait_ms = min(wait_ms, max(1, self._plan.idle_ms - quiet_ms))
         return wait_ms
@@ -470,7 +474,7 @@ class SourceOperator(PolledOperator):
     def _stay_quiet(self, split: _Split) -> None:
         """It had nothing now; mark it idle if that has lasted."""
         idle_ms = self._plan.idle_ms
-        if idle_ms is None or split.dozes:
+        if idle_ms is None or split.is_idle:
             return
         now_ms = self.context.now_ms()
         if split.quiet_since_ms is None:
@@ -479,12 +483,12 @@ class SourceOperator(PolledOperator):
             if self._plan.interval_ms:
                 split.marking.periodic(split.share)
             split.share.mark_idle()
-            split.dozes = True
+            split.is_idle = True
 
     def _end_split(self) -> None:
         split = self._splits.popleft()
         try:
-            if self._assigned is not None and self._plan.interval_ms and not split.dozes:
+            if self._assigned is not None and self._plan.interval_ms and not split.is_idle:
                 split.marking.periodic(split.share)  # no tick may have come since it was begun
             self._times.ended(split.share)
             if self._is_assigned and (known := split.identity) is not None:
@@ -499,7 +503,7 @@ class SourceOperator(PolledOperator):
     def _tick(self) -> None:
         if not self._over:
             for split in list(self._splits):
-                if not split.dozes:
+                if not split.is_idle:
                     split.marking.periodic(split.share)
             if self._shared is not None:
                 self._shared.report()

@@ -374,7 +374,7 @@ class FinishedSplits:
     """
 
     def __init__(self, source: Source) -> None:
-        self._tell = _listener(source)
+        self._notify = _listener(source)
         self._ended: list[SplitProgress] = []
         self._held: dict[int, list[SplitProgress]] = {}
         """By the first checkpoint after the end."""
@@ -385,12 +385,12 @@ class FinishedSplits:
 
     def add(self, split: object, end: Callable[[], SplitProgress], checkpoints: bool) -> None:
         """A split has ended, there; in a job with checkpoints or in one without."""
-        if self._tell is None:
+        if self._notify is None:
             return
         if checkpoints:
             self._ended.append(end())
         else:
-            self._tell([split])
+            self._notify([split])
 
     def snapshot(self, moment: SnapshotMoment) -> None:
         """A checkpoint is taken: it holds that these have ended."""
@@ -402,8 +402,8 @@ class FinishedSplits:
         """It is stored, and so are all before it."""
         covered = [taken for taken in self._held if taken <= checkpoint]
         splits = [ended.split.split for taken in covered for ended in self._held.pop(taken)]
-        if splits and self._tell is not None:
-            self._tell(splits)
+        if splits and self._notify is not None:
+            self._notify(splits)
 
 
 def _listener(source: Source) -> Callable[[Sequence[object]], None] | None:

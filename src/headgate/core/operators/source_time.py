@@ -229,7 +229,7 @@ class SourceAlignment:
         Otherwise all tasks would start with the next report, perhaps a second later.
         """
         if self._reported_ms == MIN_WATERMARK_MS:
-            self._tell()
+            self._send_report()
 
     def close(self) -> None:
         """Report no more."""
@@ -237,9 +237,9 @@ class SourceAlignment:
 
     def _report(self) -> None:
         if not self._closed:
-            self._tell()
+            self._send_report()
             self._context.later(self._alignment.interval_ms, self._report)
 
-    def _tell(self) -> None:
+    def _send_report(self) -> None:
         self._reported_ms = self._least_ms()
         self._context.tell_time(self._alignment.group, self._reported_ms)

@@ -42,25 +42,25 @@ class TimestampsOperator(Operator):
         self._plan = plan
         self._stamper = Stamper(plan.assigner)
         self._over = False
-        self._awake_ms = 0.0
+        self._active_ms = 0.0
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._target = TimedOutput(self.output)
         self._streak = None if self.failures is None else self.failures.streak()
         self._marking = self._plan.start(OperatorRuntimeContext(context))
-        self._awaits_idle = self._dozes = False
+        self._awaits_idle = self._is_idle = False
         if self._plan.interval_ms:
             context.later(self._plan.interval_ms, self._tick)
         if self._plan.idle_ms is not None:
-            self._noticed()
+            self._record_passed()
 
     def process(self, bundle: Bundle, number: int) -> None:
         stamped = self._stamper.stamped(bundle, self._streak)
         if len(stamped):
             self._marking.passed(stamped, self._target)
         if self._plan.idle_ms is not None:
-            self._noticed()
+            self._record_passed()
 
     def takes_fields(self, shape: FieldShape, count: int) -> bool:
         is_own = self._streak is None and type(self._marking) is not CustomWatermarks
@@ -88,28 +88,28 @@ class TimestampsOperator(Operator):
 
     def _tick(self) -> None:
         if not self._over:
-            if not self._dozes:
+            if not self._is_idle:
                 self._marking.periodic(self._target)
             self.context.later(self._plan.interval_ms, self._tick)
 
     # Idleness.
 
-    def _noticed(self) -> None:
+    def _record_passed(self) -> None:
         """A record has passed: the time without any begins now."""
-        self._awake_ms, self._dozes = self._now_ms(), False
+        self._active_ms, self._is_idle = self._now_ms(), False
         if not self._awaits_idle:
             self._await_idle(self._plan.idle_ms or 0)
 
     def _await_idle(self, wait_ms: float) -> None:
         self._awaits_idle = True
-        self.context.later(wait_ms, self._look)
+        self.context.later(wait_ms, self._check_idle)
 
-    def _look(self) -> None:
+    def _check_idle(self) -> None:
         if self._over:
             return
         self._awaits_idle = False
         idle_ms = self._plan.idle_ms or 0
-        quiet_ms = self._now_ms() - self._awake_ms
+        quiet_ms = self._now_ms() - self._active_ms
         if quiet_ms < idle_ms:
             # While it is held up no time counts, and it would look again and again for a rest.
             self._await_idle(max(SHORTEST_REST_MS, idle_ms - quiet_ms))
@@ -117,7 +117,7 @@ class TimestampsOperator(Operator):
         if self._plan.interval_ms:
             self._marking.periodic(self._target)
         self._target.mark_idle()
-        self._dozes = True
+        self._is_idle = True
 
     def _now_ms(self) -> float:
         # Time under backpressure does not count: records may have been waiting.
