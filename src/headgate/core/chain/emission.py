@@ -15,7 +15,7 @@ from itertools import repeat
 from types import CodeType, FunctionType
 from typing import Final, NamedTuple, Protocol
 
-from headgate.base.elements import Bundle, PickleSerializer, Record, Serializer, Times
+from headgate.base.elements import Bundle, PickleSerializer, Record, Times
 from headgate.base.errors import RecordUncopyable
 from headgate.base.fields import FieldShape, Place, RecordFields, Same
 from headgate.base.values import ATOMS, SOLE_HOLDER, Look, are_immutable, look_of, own, own_result
@@ -182,9 +182,9 @@ def is_immutable(bundle: Bundle) -> bool:
 class Copier:
     """Copies the records of one output; ``operator`` is the one that reads the copies."""
 
-    def __init__(self, operator: str, serializer: Serializer | None = None) -> None:
+    def __init__(self, operator: str) -> None:
         self._operator = operator
-        self._serializer = serializer or PickleSerializer()
+        self._serializer = PickleSerializer()
 
     def copy(self, bundle: Bundle) -> Bundle:
         """A bundle whose records the receiver may change; the bundle itself if nothing can be."""

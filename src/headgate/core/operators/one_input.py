@@ -55,6 +55,9 @@ class FunctionOperator(StatefulOperator):
         self._function.open(context, opener)
         self._call = self._function.call
 
+    def process(self, bundle: Bundle, number: int) -> None:
+        self._loops.run(bundle)
+
     def key_selector(self, number: int) -> Callable[[Record], Key] | None:
         return self._key_of
 
@@ -136,9 +139,6 @@ class FilterOperator(FunctionOperator):
             Gives.VERDICT, is_free=lambda bundle: keeps_nothing or is_immutable(bundle)
         )
 
-    def process(self, bundle: Bundle, number: int) -> None:
-        self._loops.run(bundle)
-
     def as_step(self, again: Callable[[Record], NoReturn]) -> Step | None:
         return self._as_step(is_filter=True, again=again)
 
@@ -151,9 +151,6 @@ class FlatMapOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._loops = self.loops(Gives.VALUES, has_sides=True)
-
-    def process(self, bundle: Bundle, number: int) -> None:
-        self._loops.run(bundle)
 
 
 class ProcessContext:
@@ -252,9 +249,6 @@ class ProcessOperator(FunctionOperator):
             failures=self.failures,
         )
 
-    def process(self, bundle: Bundle, number: int) -> None:
-        self._loops.run(bundle)
-
     def watermark_advanced(self, watermark: Watermark) -> None:
         self._times.watermark_ms = watermark.timestamp_ms
         super().watermark_advanced(watermark)
@@ -288,9 +282,6 @@ class KeyedProcessOperator(FunctionOperator):
             self._function.function, on_timer, self._collector, self.failures
         )
         return keyed
-
-    def process(self, bundle: Bundle, number: int) -> None:
-        self._loops.run(bundle)
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         self._timers.watermark_advanced(watermark.timestamp_ms)
