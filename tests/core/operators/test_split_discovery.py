@@ -12,6 +12,7 @@ from headgate.core.operators.source_splits import (
     SplitProgress,
     assign_splits,
     identify_splits,
+    pickled_position,
     write_splits,
 )
 from headgate.core.operators.split_discovery import (
@@ -19,7 +20,6 @@ from headgate.core.operators.split_discovery import (
     SplitDiscovery,
     dealt_state,
     find_splits,
-    pickled_position,
     pickled_splits,
 )
 from headgate.functions.context import ConnectorContext
@@ -97,7 +97,7 @@ def test_an_enumerator_gets_its_position_back() -> None:
     source = Found(looks=True)
     discovery = SplitDiscovery(source, "found", 2)
     for position in (None, {"a": 1}):
-        made = discovery.create(pickled_position(position) if position else b"")
+        made = discovery.create(pickled_position(position, "an enumerator") if position else b"")
         assert isinstance(made, Looking) and made.begun == position
 
 
@@ -165,7 +165,7 @@ def test_a_source_that_gets_an_enumerator_does_not_find_its_list_again() -> None
     before.discover()
     discovery = SplitDiscovery(Found(looks=True), "found", 2)
     for found in ([], []):
-        enumerator = discovery.create(pickled_position(before.position()))
+        enumerator = discovery.create(pickled_position(before.position(), "an enumerator"))
         assert names(enumerator.discover()) == found, "a was in the list"
         assert enumerator.interval_ms is None
         before = enumerator  # type: ignore[assignment]
@@ -179,8 +179,8 @@ def test_a_source_that_has_lost_its_enumerator_is_refused() -> None:
     found = tuple(identify_splits(["a", "b"]))
     discovery = SplitDiscovery(Found("a", "b"), "found", 1, found)
     with pytest.raises(StateBroken, match="had an enumerator when the checkpoint was taken"):
-        discovery.create(pickled_position({"a": 1}))
-    state = SourceState("uid", "found", pickled_position({"a": 1}))
+        discovery.create(pickled_position({"a": 1}, "an enumerator"))
+    state = SourceState("uid", "found", pickled_position({"a": 1}, "an enumerator"))
     with pytest.raises(StateBroken, match="had an enumerator when the checkpoint was taken"):
         dealt_state(state)
 
@@ -190,7 +190,7 @@ def test_a_list_that_has_become_short_is_dealt_out_to_the_tasks_that_are_left() 
     b, c, d = listed[1:]
     finder = ListedSplits(listed, 2, True, None)
     finder.discover()
-    position = pickled_position(finder.position())
+    position = pickled_position(finder.position(), "an enumerator")
     held = dealt_state(SourceState("uid", "letters", position, ()))
     states = (None, write_splits([SplitProgress(c, 7), SplitProgress(d)], b""), held)
     shares = [assign_splits(states, (b, c), subtask, 2, True) for subtask in range(2)]
@@ -204,7 +204,9 @@ def test_what_the_driver_held_of_a_list_is_dealt_out_once(parallelism: int) -> N
     a, b, c = identify_splits("abc")
     finder = ListedSplits((a, b, c), 2, True, None)
     finder.discover()
-    held = SourceState("uid", "abc", pickled_position(finder.position()), (*pickled_splits([c]),))
+    held = SourceState(
+        "uid", "abc", pickled_position(finder.position(), "an enumerator"), (*pickled_splits([c]),)
+    )
     states = [write_splits([SplitProgress(a, 7)], b""), write_splits([], b""), dealt_state(held)]
     shares = [assign_splits(states, (), task, parallelism, True) for task in range(parallelism)]
     found = {at.split.split: at.position for share in shares for at in share.splits}
@@ -216,7 +218,7 @@ def test_what_cannot_be_pickled_is_refused_in_a_sentence() -> None:
     with pytest.raises(StateBroken, match="splits must be picklable"):
         pickled_splits([threading.Lock()])
     with pytest.raises(StateBroken, match="positions must be picklable"):
-        pickled_position(threading.Lock())
+        pickled_position(threading.Lock(), "an enumerator")
 
 
 def test_large_splits_travel_whole() -> None:

@@ -107,7 +107,12 @@ def was_listed(source: Source, split: object, known: bytes) -> bool:
 def write_splits(progress: Iterable[SplitProgress], known: bytes, of_driver: bool = False) -> bytes:
     """What a task leaves, or the driver, whose splits are not of any task; raises StateBroken."""
     rows = [
-        _Row(at.split.mark, at.split.data, _position(at.position), at.watermark_ms)
+        _Row(
+            at.split.mark,
+            at.split.data,
+            pickled_position(at.position, "a reader") if at.position is not None else b"",
+            at.watermark_ms,
+        )
         for at in progress
     ]
     return msgspec.msgpack.encode(_State(known, rows, of_driver))
@@ -240,14 +245,13 @@ def _pickled(split: object) -> tuple[bytes, bool]:
         ) from error
 
 
-def _position(position: Position) -> bytes:
-    if position is None:
-        return b""
+def pickled_position(position: Position, whose: str) -> bytes:
+    """The position of a reader or an enumerator; raises StateBroken if it cannot be pickled."""
     try:
         return pickle.dumps(position, 5)
     except Exception as error:
         raise StateBroken(
-            f"the position {position!r} of a reader cannot be written to a checkpoint "
+            f"the position {position!r} of {whose} cannot be written to a checkpoint "
             f"({type(error).__name__}: {error}); positions must be picklable"
         ) from error
 

@@ -5,7 +5,6 @@ from a checkpoint finds what no run before has known; a list that cuts the same 
 is refused, as ``assign_splits`` does for splits that are dealt out at the start.
 """
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
@@ -206,14 +205,3 @@ def pickled_splits(found: Sequence[object]) -> list[SplitData]:
     listed = [split for split in found if isinstance(split, IdentifiedSplit)]
     identified = listed or identify_splits(found, kept_bytes=inf)
     return [SplitData(split.mark, split.data) for split in identified]
-
-
-def pickled_position(position: Position) -> bytes:
-    """Raises StateBroken if it cannot be pickled."""
-    try:
-        return pickle.dumps(position, 5)
-    except Exception as error:
-        raise StateBroken(
-            f"the position {position!r} of an enumerator cannot be written to a checkpoint "
-            f"({type(error).__name__}: {error}); positions must be picklable"
-        ) from error

@@ -19,7 +19,8 @@ from headgate.base.errors import HeadgateError, StateBroken, UserFunctionFailed,
 from headgate.base.messages import Failure
 from headgate.control.split_assignment import PlannedSource
 from headgate.core.chain.log_facts import log_always_with
-from headgate.core.operators.split_discovery import pickled_position, pickled_splits
+from headgate.core.operators.source_splits import pickled_position
+from headgate.core.operators.split_discovery import pickled_splits
 from headgate.functions.source import SplitEnumerator
 from headgate.host.shipping.failures import describe, root_of
 
@@ -124,7 +125,7 @@ class _EnumeratorThread(threading.Thread):
             interval_s = None if interval_ms is None else _bounded_s(float(interval_ms) / 1000)
         except (Exception, SystemExit) as error:
             raise_user_error(error, self._source.name, "in discover()")
-        splits, stored = pickled_splits(self._found), pickled_position(position)
+        splits, stored = pickled_splits(self._found), pickled_position(position, "an enumerator")
         self._found = []
         self._report(stored, splits, interval_s is None)
         return interval_s

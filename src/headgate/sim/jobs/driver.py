@@ -39,7 +39,8 @@ from headgate.control.effects import (
     Warn,
 )
 from headgate.control.job import JobRun
-from headgate.core.operators.split_discovery import pickled_position, pickled_splits
+from headgate.core.operators.source_splits import pickled_position
+from headgate.core.operators.split_discovery import pickled_splits
 from headgate.functions.source import SplitEnumerator
 from headgate.plan.job_graph import JobVertex
 from headgate.sim.clock import Clock
@@ -314,7 +315,8 @@ class SimDriver:
         if self.is_gone or enumerator not in self._enumerators:
             return
         splits = pickled_splits(enumerator.discover())
-        position, interval_ms = pickled_position(enumerator.position()), enumerator.interval_ms
+        position = pickled_position(enumerator.position(), "an enumerator")
+        interval_ms = enumerator.interval_ms
         is_last = interval_ms is None
         self._tell(lambda: self._machine.splits_discovered(run, uid, position, splits, is_last))
         if interval_ms is not None:
