@@ -31,7 +31,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Output
 from headgate.functions.error_policy import DeadLetter, ErrorPolicy, OnError
 
-METRIC: Final = "numLateRecordsDropped"
+LATE_METRIC: Final = "numLateRecordsDropped"
 FIRST_PAUSE_MS: Final = 60_000.0
 LONGEST_PAUSE_MS: Final = 3_600_000.0
 
@@ -364,7 +364,7 @@ class LateDrops:
         """How much too late the last late records came, also those that went to a side output."""
         self._context = context
         self._pace = WarningPace()
-        context.metrics.gauge(METRIC, lambda: self.count)
+        context.metrics.gauge(LATE_METRIC, lambda: self.count)
 
     def add(self, count: int, late_ms: int) -> None:
         """So many more, the latest of which came ``late_ms`` too late."""
