@@ -28,7 +28,7 @@ LINES = {
     "common": 300,
     "connectors": 21_200,
     "control": 3_200,
-    "core": 32_900,
+    "core": 32_800,
     "datastream": 800,
     "functions": 4_100,
     "host": 16_500,
