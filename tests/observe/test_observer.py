@@ -48,7 +48,7 @@ def watched(
 
 def test_less_than_ten_seconds_are_too_few() -> None:
     job = ScriptedJob(three_vertices())
-    assert "nobody has looked" in JobObserver(job).quick_diagnosis().summary
+    assert "for the first time" in JobObserver(job).quick_diagnosis().summary
     observer = watched(9, job)
     assert observer.quick_diagnosis().summary == (
         "Cannot say yet: it was watched for 9 s only, and an answer needs 10 s; ask again in 1 s."

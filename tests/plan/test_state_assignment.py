@@ -28,11 +28,10 @@ from headgate.base.errors import (
     RestoreRefused,
     StateUnclaimed,
 )
-from headgate.core.operators.source_splits import identify_splits
+from headgate.core.operators.source_splits import identify_splits, pickled_position
 from headgate.core.operators.split_discovery import (
     SplitDiscovery,
     dealt_state,
-    pickled_position,
     pickled_splits,
 )
 from headgate.core.state.keys import groups_of
@@ -213,7 +212,7 @@ def handing_out(readers: int) -> JobGraph:
 
 def held(*splits: str, position: object = ("listed", 2, b"")) -> SourceState:
     data = tuple(pickled_splits(splits))
-    return SourceState("read", "source", pickled_position(position), data)
+    return SourceState("read", "source", pickled_position(position, "an enumerator"), data)
 
 
 def test_splits_of_the_driver_go_to_the_driver_again() -> None:
