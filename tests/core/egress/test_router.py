@@ -424,6 +424,26 @@ def test_new_keys_of_a_bundle_take_the_channels_that_each_takes_alone(
         assert found == [lane for lane in wanted if lane]
 
 
+class Stopping:
+    """A key that ends whatever iterates, as soon as it is compared."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __hash__(self) -> int:
+        return 7
+
+    def __eq__(self, other: object) -> bool:
+        raise StopIteration(self.name)
+
+
+def test_a_key_that_raises_stop_iteration_ends_no_bundle_early() -> None:
+    memo = ChannelMemo(lambda key: 1)
+    assert memo.picks(["a", Stopping("known")]) == [1, 1]
+    with pytest.raises(StopIteration, match="known|new"):
+        memo.picks(["a", Stopping("new"), "a"])
+
+
 def test_many_keys_are_routed_without_numpy_too(monkeypatch: pytest.MonkeyPatch) -> None:
     router, alone = (set_up(KeyGroupPartitioner(lambda pair: pair[0]), 3) for _ in range(2))
     router.split([(number, 0) for number in range(MEMO_KEYS + 1)], None)

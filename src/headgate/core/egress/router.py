@@ -366,13 +366,18 @@ class ChannelMemo:
 
     def picks(self, keys: list[Key]) -> list[int]:
         """The channel of each key."""
-        if not self.is_full:
-            for look_again in (True, False):
-                try:
-                    return list(map(self.known.__getitem__, keys))
-                except KeyError:
-                    if look_again:
-                        self.learn(keys)
+        for look_again in (True, False):
+            if self.is_full:
+                break
+            try:
+                picks = list(map(self.known.__getitem__, keys))
+            except KeyError:
+                if look_again:
+                    self.learn(keys)
+            else:
+                if len(picks) == len(keys):
+                    return picks
+                break  # a key has raised StopIteration, which ends a map without a word
         return [self[key] for key in keys]
 
     def learn(self, keys: list[Key]) -> bool:
